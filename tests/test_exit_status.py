@@ -99,6 +99,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = "".join(f"{T + 30 * n},GPU-0,NVIDIA H100 80GB HBM3,{0.4 + draw.random() / 1e3:.9f},1.3725e9,7\n" for n in range(1, 2000))
     text = ("time,gpu,model,tensor_active,sm_clock,job\n" + rows).encode()
     (folder / "good.csv").write_bytes(text)
+    lines = text.splitlines(keepends=True)  # from the 200th reading on it does half as much
+    (folder / "worse.csv").write_bytes(b"".join(lines[:200] + [line.replace(b",0.4", b",0.2") for line in lines[200:400]]))
     packed = gzip.compress(text, mtime=0)
     (folder / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
     (folder / "cut").mkdir()
@@ -366,6 +368,10 @@ def cases() -> list[Case]:
         ("trace stragglers", ANSWERED, "trace stragglers operations.parquet"),
         ("trace stragglers", PARTIAL, "trace stragglers partly.parquet"),
         ("trace stragglers", ERROR, "trace stragglers nowhere.parquet"),
+        ("watch", ANSWERED, "watch good.csv"),
+        ("watch", ERROR, "watch nowhere"),
+        ("watch", GATE, "watch worse.csv"),
+        ("watch", PARTIAL, "watch cut.csv.gz"),
         ("waterfall", ANSWERED, "waterfall --ofu 34 --mfu 26 --tile-efficiency 97% --model-efficiency 75%"),
         ("waterfall", ERROR, "waterfall nowhere"),
         ("waterfall", PARTIAL, "waterfall cut.csv.gz"),

@@ -68,6 +68,7 @@ __all__ = [
     "trace_gemms",
     "trace_scaling",
     "trace_stragglers",
+    "watch",
     "waterfall",
 ]
 
@@ -93,6 +94,7 @@ _HOME = {
     "trace_gemms": ("ullage.questions.trace.gemms", "trace_gemms"),
     "trace_scaling": ("ullage.questions.trace.scaling", "trace_scaling"),
     "trace_stragglers": ("ullage.questions.trace.stragglers", "trace_stragglers"),
+    "watch": ("ullage.questions.watch", "watch"),
     "waterfall": ("ullage.questions.waterfall", "waterfall"),
 }
 

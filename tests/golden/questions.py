@@ -47,6 +47,8 @@ TELEMETRY = {
     "simulate-job": "simulate job --ranks 2 --steps 1 --mixed --out made-job",
     "simulate-trace": "simulate trace --ranks 2 --steps 1 --out made-traces",
     "top-source": "top --once --source tables",
+    "watch": "watch fleet/samples --jobs fleet/jobs.csv --least 0",
+    "watch-nowhere": "watch nowhere",
     "audit-fleet": "audit mfu --fleet fleet --configs configs",
 }
 MODELS = {

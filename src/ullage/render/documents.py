@@ -65,6 +65,7 @@ KINDS = {
     "trace-gemms": "render.gemms:GemmsDocument",
     "trace-scaling": "render.scaling:TraceScalingDocument",
     "trace-stragglers": "reports.trace.stragglers:StragglerReport",
+    "watch": "render.watch:WatchDocument",
     "waterfall": "render.waterfall:WaterfallDocument",
 }
 

@@ -123,7 +123,7 @@ def _upwards(heights: Sequence[float], top: float) -> tuple[Callable[[float], fl
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         scale = Scale(powers[0], powers[-1], top + _HEIGHT, top)
         return lambda y: scale(math.log10(y)), [10.0**power for power in powers]
-    ticks = _round_ticks(high)
+    ticks = round_ticks(high)
     return Scale(0.0, ticks[-1], top + _HEIGHT, top), ticks
 
 
@@ -146,10 +146,10 @@ def _entries(drawn: Sequence[Curve]) -> Iterator[tuple[str, bool, str]]:
     yield from ((name, True, "muted") for name in dict.fromkeys(c.paper for c in drawn if c.dashed and c.key in solid and c.paper))
 
 
-def _round_ticks(highest: float) -> list[float]:
+def round_ticks(highest: float) -> list[float]:
     """Return from 0 at most seven round values that reach over the highest.
 
-    >>> _round_ticks(728.5)
+    >>> round_ticks(728.5)
     [0.0, 200.0, 400.0, 600.0, 800.0]
     """
     if highest <= 0:

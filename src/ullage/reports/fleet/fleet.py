@@ -283,6 +283,11 @@ class JudgedFleet:
         """The rows that are trusted."""
         return self.rated.take(self.trusted)
 
+    @property
+    def believed_samples(self) -> Any:
+        """The samples of trusted series, without the time in which their gauges were faulty."""
+        return samples_in_spans(_of_trusted(self.samples, self.verdicts), _faults(self.verdicts), inside=False)
+
 
 def judged_fleet(samples: Any, question: FleetRequest, notes: list[str], rolled: RolledSums | None) -> JudgedFleet:
     """Add up the samples of a window, and decide which series can be believed; notes say what lies beside."""

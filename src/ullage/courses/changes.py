@@ -1,0 +1,141 @@
+"""Changes of level in one time course: those that noise does not make, large enough to matter, each with how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from ullage.courses.course import Array, TimeCourse
+from ullage.courses.noise import noise_of
+from ullage.courses.segments import segment_ends
+
+LEAST_LENGTH = 5  # buckets of a level: shorter ones are pauses
+LEAST_CHANGE = 0.05  # of the level: less is what a fleet does by itself (steps that beat with scrapes, clocks)
+PENALTY = 3.0  # times the logarithm of the number of places where a change could be, in squares of the noise
+LEAST_PLACES = 1440  # a day of minutes: a short course is one of the many that are looked at
+STILL = 0.005  # of the level: no gauge is finer than this over a bucket, so that a series that stands still is not without noise
+WENT_AWAY = 15  # buckets: what is over sooner was a pause (a checkpoint, an evaluation)
+RAMP = 60  # buckets between two changes in one direction that are one slope
+SAME = 0.5  # of the change: a level this near to the one before is that level again
+NOTHING = 1e-3  # below this part of the level around it a level counts as nothing
+
+
+@dataclass(frozen=True)
+class LevelChange:
+    """A change of level: it starts at `start` and is whole at `settled` (ms; both are the same for a step); from `before` to `after`.
+
+    `error` is the standard error of their difference. `until` (ms) is when the level before came back; None: it has not.
+    """
+
+    start: int
+    settled: int
+    before: float
+    after: float
+    error: float
+    until: int | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The level after over that before."""
+        return self.after / self.before if self.before else math.inf
+
+    @property
+    def deviations(self) -> float:
+        """How many standard errors the difference is."""
+        return abs(self.after - self.before) / self.error if self.error > 0 else math.inf
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The difference, less and more two standard errors."""
+        difference = self.after - self.before
+        return difference - 2 * self.error, difference + 2 * self.error
+
+
+def level_changes(course: TimeCourse, least_change: float = LEAST_CHANGE) -> list[LevelChange]:
+    """Return where the level of a course changed by at least a part of itself, in order of time; raises UllageError without ruptures."""
+    values = course.values[course.known]
+    if len(values) < 2 * LEAST_LENGTH:
+        return []
+    noise = max(noise_of(values), STILL * float(np.median(np.abs(values))))
+    if noise <= 0:
+        return []
+    penalty = PENALTY * math.log(max(len(values), LEAST_PLACES))
+    ends = _worth_telling(values, segment_ends(values / noise, penalty, LEAST_LENGTH), least_change)
+    return _without_pauses(course, _told(course, values, ends, noise), least_change)
+
+
+def logarithm(after: float, before: float) -> float:
+    """Return the logarithm of a ratio of two levels, neither of which is less than nearly nothing of the other.
+
+    >>> logarithm(2.0, 1.0) == -logarithm(1.0, 2.0), logarithm(0.0, 1.0) > -7
+    (True, True)
+    """
+    least = NOTHING * max(abs(after), abs(before))
+    return math.log(max(after, least) / max(before, least)) if least > 0 else 0.0
+
+
+def _worth_telling(values: Array, ends: Sequence[int], least_change: float) -> list[int]:
+    """Return the ends of segments that remain when neighbours are joined, the most alike first, until all differ by enough."""
+    edges, least = [0, *ends], -math.log(1 - least_change)
+    while len(edges) > 2:
+        means = [float(values[a:b].mean()) for a, b in pairwise(edges)]
+        apart = [abs(logarithm(after, before)) for before, after in pairwise(means)]
+        weakest = int(np.argmin(apart))
+        if apart[weakest] >= least:
+            break
+        del edges[weakest + 1]
+    return edges[1:]
+
+
+def _told(course: TimeCourse, values: Array, ends: Sequence[int], noise: float) -> list[LevelChange]:
+    edges, times = [0, *ends], course.times[course.known]
+    found: list[LevelChange] = []
+    for first, middle, last in zip(edges, edges[1:], edges[2:], strict=False):
+        before, after = values[first:middle], values[middle:last]
+        at, error = int(times[middle]), noise * math.sqrt(1 / len(before) + 1 / len(after))
+        one = LevelChange(at, at, float(before.mean()), float(after.mean()), error)
+        if found and (_one_slope(found[-1], one, course.bucket_ms) or _settles(found[-1], one, course.bucket_ms)):
+            found[-1] = replace(found[-1], settled=at, after=one.after, error=max(found[-1].error, error))
+        else:
+            found.append(one)
+    return found
+
+
+def _one_slope(one: LevelChange, following: LevelChange, bucket_ms: int) -> bool:
+    near = following.start - one.settled <= RAMP * bucket_ms
+    return near and (one.after > one.before) == (following.after > following.before)
+
+
+def _settles(one: LevelChange, following: LevelChange, bucket_ms: int) -> bool:
+    """Return whether a level that is soon left again was the first of a change, which went a little too far."""
+    soon = following.start - one.settled < WENT_AWAY * bucket_ms
+    return soon and abs(logarithm(following.after, following.before)) < SAME * abs(logarithm(one.after, one.before))
+
+
+def _without_pauses(course: TimeCourse, changes: Sequence[LevelChange], least_change: float) -> list[LevelChange]:
+    """Return the changes; one whose level before comes back ends there, and the way back is no change; what is soon over is a pause."""
+    found: list[LevelChange] = []
+    left = list(changes)
+    while left:
+        one = left.pop(0)
+        back = next((number for number, later in enumerate(left) if _comes_back(one, later, least_change)), None)
+        if back is not None and all(_beyond(one, other) for other in left[:back]):
+            one = replace(one, until=left[back].start)
+            del left[: back + 1]
+        if one.until is None or one.until - one.start >= WENT_AWAY * course.bucket_ms:
+            found.append(one)
+    return found
+
+
+def _comes_back(one: LevelChange, later: LevelChange, least_change: float) -> bool:
+    allowed = max(-math.log(1 - least_change), SAME * abs(logarithm(one.after, one.before)))
+    return abs(logarithm(later.after, one.before)) < allowed
+
+
+def _beyond(one: LevelChange, other: LevelChange) -> bool:
+    """Return whether a later level lies on the same side of the first."""
+    return (other.after > one.before) == (one.after > one.before)

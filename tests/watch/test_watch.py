@@ -1,0 +1,182 @@
+"""What changed in simulated fleets whose changes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ullage.courses.changes import LEAST_CHANGE
+from ullage.reports.fleet.request import FleetRequest
+from ullage.reports.watch.job_courses import bucket_for, job_courses
+from ullage.reports.watch.watch import WatchReport, watch
+from ullage.simulate.fleet import Simulation, Specification
+from ullage.simulate.fleet import fleet as simulated
+from ullage.simulate.schedule import slowed
+from ullage.sums.windows import settle
+
+MINUTE = 60_000
+Table = Callable[[pa.Table], Any]
+
+
+@pytest.fixture
+def ibis_table(tmp_path: Any) -> Table:
+    import ibis
+    import pyarrow.parquet as parquet
+
+    connection = ibis.duckdb.connect()
+
+    def make(table: pa.Table) -> Any:
+        parquet.write_table(table, tmp_path / "settled.parquet")
+        return connection.read_parquet(tmp_path / "settled.parquet")
+
+    return make
+
+
+@cache
+def samples_of(simulation: Simulation) -> pa.Table:
+    return settle(pa.Table.from_batches([*simulation.batches()]))
+
+
+@cache
+def with_regression() -> Simulation:
+    return simulated(Specification(gpus=16, hours=2, interval=30, seed=4, faults=("regression",)))
+
+
+@cache
+def with_drop(share: float) -> Simulation:
+    """A fleet one of whose jobs does less from the middle on, on the same GPUs and under the same name."""
+    simulation = simulated(Specification(gpus=24, hours=3, interval=30, seed=2))
+    start, end = simulation.specification.window
+    middle = (start + end) // 2
+    number = next(n for n, job in enumerate(simulation.records) if job.start < middle - 60 * MINUTE and job.end > middle + 60 * MINUTE)
+    job = simulation.records[number]
+    simulation.records[number] = replace(job, end=middle)
+    simulation.records.append(replace(job, start=middle, startup=0, loads=slowed(job.loads, 1 / (1 - share))))
+    for which, gpu in enumerate(job.gpus):
+        simulation.holds[int(gpu)].append((len(simulation.records) - 1, which))
+    return simulation
+
+
+def report_on(simulation: Simulation, table: Table, until: int | None = None, **words: Any) -> WatchReport:
+    request = FleetRequest(until=until)
+    return watch(table(samples_of(simulation)), simulation.jobs(), request, least_change=LEAST_CHANGE, **words)
+
+
+def test_the_regression_of_the_ofu_paper_is_found_and_measured(ibis_table: Table) -> None:
+    simulation = with_regression()
+    (planted,) = simulation.plan.of("regression")
+    (one,) = report_on(simulation, ibis_table, sources=["store"]).changes
+    assert (one.scope, one.where.job, one.owner, one.measure) == ("run", planted.job, "grace", "ofu")
+    assert one.factor == pytest.approx(2.5, rel=0.03)
+    assert one.mover == "activity"
+    assert one.moved["activity"] == pytest.approx(0.4, rel=0.03)
+    # 8 GPUs do in an hour what they did in 1 / 2.5 of it: 3/5 of their hours are lost, less three minutes of start and of rim
+    hours = 8 * (planted.end - planted.start - 3 * MINUTE) / 3_600_000
+    assert 0.55 * hours < one.gpu_hours < 0.6 * hours
+    assert one.until is not None
+    assert not one.goes_on
+    assert one.command.startswith(f"ullage job {planted.job} store --since 2026-08-10T")
+
+
+def test_it_is_found_within_ten_minutes_of_telemetry(ibis_table: Table) -> None:
+    simulation = with_regression()
+    (planted,) = simulation.plan.of("regression")
+    job = next(job for job in simulation.records if job.name == planted.job)
+    (one,) = report_on(simulation, ibis_table, until=planted.start + job.startup + 10 * MINUTE).changes
+    assert one.where.job == planted.job
+    assert one.goes_on
+    assert one.worse
+
+
+def test_a_job_that_does_less_from_a_time_on_is_dated(ibis_table: Table) -> None:
+    simulation = with_drop(0.2)
+    middle = sum(simulation.specification.window) // 2
+    report = report_on(simulation, ibis_table)
+    (one,) = report.changes
+    assert (one.scope, one.where.job) == ("job", simulation.records[-1].name)
+    assert abs(one.start - middle) <= 3 * MINUTE
+    assert one.after / one.before == pytest.approx(0.8, rel=0.02)
+    assert one.low < one.after - one.before < one.high < 0
+    assert one.beside == ()
+    assert report.going_on == (one,)
+
+
+def test_nothing_is_found_where_nothing_changed(ibis_table: Table) -> None:
+    report = report_on(simulated(Specification(gpus=48, hours=3, interval=30, seed=11)), ibis_table, least_hours=0.0)
+    assert report.changes == ()
+    assert report.smaller == 0
+    assert report.job_hours > 8
+
+
+def test_all_jobs_that_fall_at_once_are_one_change(ibis_table: Table) -> None:
+    simulation = simulated(Specification(gpus=48, hours=3, interval=30, seed=5, sizes=((8, 1.0),)))
+    table = samples_of(simulation)
+    middle = sum(simulation.specification.window) // 2
+    late = table["time"].cast(pa.int64()).to_numpy() > middle
+    slower = table["tensor_active"].to_numpy() * np.where(late, 0.8, 1.0)
+    table = table.set_column(table.column_names.index("tensor_active"), "tensor_active", pa.array(slower, pa.float32()))
+    report = watch(ibis_table(table), simulation.jobs(), FleetRequest(), least_change=LEAST_CHANGE)
+    whole = report.changes[0]
+    assert (whole.scope, whole.where.cluster) == ("fleet", "simulated")
+    assert whole.after / whole.before == pytest.approx(0.8, rel=0.05)
+    assert len(whole.jobs) >= 4
+    assert not any(set(one.jobs) & set(whole.jobs) and abs(one.start - whole.start) < 5 * MINUTE for one in report.changes[1:])
+
+
+def test_a_smaller_change_is_counted_and_not_told(ibis_table: Table) -> None:
+    report = report_on(with_drop(0.2), ibis_table, least_hours=1000.0)
+    assert report.changes == ()
+    assert report.smaller == 1
+    assert report.going_on == ()
+
+
+def test_courses_are_means_of_the_samples_weighted_by_time(ibis_table: Table) -> None:
+    simulation = simulated(Specification(gpus=16, hours=1, interval=30, seed=3, sizes=((8, 1.0),)))
+    table = samples_of(simulation)
+    rows = table.select(["time", "job", "tensor_active", "sm_clock", "span_ms", "gr_active", "model"]).to_pylist()
+    tensor_clock = {"NVIDIA H100 80GB HBM3": 1830e6, "NVIDIA A100-SXM4-80GB": 1410e6}
+    checked = 0
+    for one in job_courses(ibis_table(table), simulation.jobs(), MINUTE, None, []):
+        for at, ofu, engine in zip(one.ofu.times[::9], one.ofu.values[::9], one.courses["activity"].values[::9], strict=True):
+            done = due = busy = 0.0
+            for row in rows:
+                end = row["time"].timestamp() * 1000
+                inside = min(end, at + MINUTE) - max(end - row["span_ms"], at)
+                if row["job"] == one.job and inside > 0:
+                    done += inside * row["tensor_active"] * row["sm_clock"] / tensor_clock[row["model"]]
+                    busy += inside * row["gr_active"]
+                    due += inside
+            assert (ofu, engine) == (pytest.approx(done / due, rel=1e-6), pytest.approx(busy / due, rel=1e-6))
+            checked += 1
+    assert checked > 8
+
+
+def test_a_course_begins_after_the_first_work_of_a_job(settled: Callable[[list[dict[str, Any]]], Any]) -> None:
+    # ten minutes held and idle, then twenty at work
+    level = [0.0] * 20 + [0.5] * 40
+    rows = [{"job": "7", "tensor_active": v, "gr_active": v, "sm_active": v, "sm_clock": 1.83e9} for v in level]
+    (one,) = job_courses(settled(rows), None, MINUTE, None, [])
+    assert len(one.ofu) == 19  # the first bucket at work is its start
+    assert one.ofu.values == pytest.approx(np.full(19, 0.5))
+
+
+def test_idle_time_after_that_counts(settled: Callable[[list[dict[str, Any]]], Any]) -> None:
+    level = [0.5] * 40 + [0.0] * 20
+    rows = [{"job": "7", "tensor_active": v, "gr_active": v, "sm_active": v, "sm_clock": 1.83e9} for v in level]
+    (one,) = job_courses(settled(rows), None, MINUTE, None, [])
+    assert one.ofu.values[-10:] == pytest.approx(np.zeros(10))
+    assert one.courses["at_work"].values[-10:] == pytest.approx(np.zeros(10))
+
+
+@pytest.mark.parametrize(
+    ("hours", "interval", "bucket"),
+    [(1, 30, 1), (24, 30, 1), (34, 30, 2), (1, 31, 2), (1, 60, 2), (1, 61, 5), (168, 30, 15), (9000, 30, 360)],
+)
+def test_buckets_hold_two_scrapes_and_are_not_too_many(hours: int, interval: int, bucket: int) -> None:
+    assert bucket_for((0, hours * 60 * MINUTE), interval * 1000) == bucket * MINUTE
