@@ -103,8 +103,7 @@ def _readings(plan: RecordingPlan) -> Iterator[RecordedSeries]:
     cycles = [counter_rate(names, name, plan.interval) for name in ("tensor_cycles", "sm_cycles")]
     yield RecordedSeries(TENSOR_CYCLES.text, "cycles a second in which tensor pipes worked, where cycles are counted", "Hz", cycles[0])
     yield RecordedSeries(SM_CYCLES.text, "cycles a second of an SM, or of all SMs added up, where cycles are counted", "Hz", cycles[1])
-    tensor = ratio(*cycles).otherwise(gauge(names, "tensor_active"))
-    yield RecordedSeries(TENSOR.text, "share of cycles in which a tensor pipe worked", "1", tensor)
+    yield RecordedSeries(TENSOR.text, "share of cycles in which a tensor pipe worked", "1", gauge(names, "tensor_active"))
     yield RecordedSeries(SM.text, "share of cycles in which an SM held work", "1", gauge(names, "sm_active"))
     yield RecordedSeries(ENGINE.text, "share of time in which the engine was busy", "1", gauge(names, "gr_active"))
     yield RecordedSeries(UTILIZATION.text, "share of time in which a kernel ran ('GPU utilization')", "1", gauge(names, "gpu_util"))
@@ -302,17 +301,19 @@ def _losses() -> Mapping[str, PromQuery]:
     job = ("cluster", *HOLDER)
     own = shared_work.ones() * ENGINE
     most = own.grouped("max", job)
-    even = load_balance(own, most)
-    has_both = work.both(ENGINE).both(SM)
+    even = load_balance(own, most).otherwise(own.ones())  # no engine of the job does anything: all do so alike
+    tensor = ratio(TENSOR_CYCLES, SM_CYCLES).otherwise(TENSOR)
+    no_engine = work.unless(ENGINE)
     return {
         **lost,
         "load_balance": shared_work * ullage(even),
         "activity": (shared_work * even * ullage(activity(most))).otherwise(alone * ullage(ENGINE)),
         "sm_fill": work * (ENGINE - SM),
-        "sm_fill_x_tensor_issue": work.unless(SM) * (ENGINE - TENSOR),
-        "tensor_issue": has_both * (SM - TENSOR),
-        "load_balance_x_activity_x_sm_fill_x_tensor_issue": work.unless(ENGINE) * ullage(TENSOR),
-        "clock": work * (TENSOR - OFU),
+        "sm_fill_x_tensor_issue": work.unless(SM) * (ENGINE - tensor),
+        "tensor_issue": work * (SM - tensor),
+        "load_balance_x_activity_x_sm_fill": no_engine * ullage(SM),
+        "load_balance_x_activity_x_sm_fill_x_tensor_issue": no_engine.unless(SM) * ullage(tensor),
+        "clock": work * (tensor - OFU),
     }
 
 
