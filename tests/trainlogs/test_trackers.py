@@ -260,6 +260,34 @@ def test_a_step_done_again_after_a_restart_is_a_row_of_its_own(tmp_path):
     assert [(row["step"], row["mfu"]) for row in rows] == [(s, pytest.approx(m)) for s, m in ((1, 0.4), (2, 0.41), (2, 0.3), (3, 0.31))]
 
 
+@pytest.mark.parametrize("name", ["train/global_step", "trainer/global_step"])
+def test_the_step_that_a_training_logs_goes_before_the_trackers_count(tmp_path, name):
+    points = [(call, AT + 30 * call, {"train/mfu": 0.4, name: 10.0 * call}) for call in (1, 2, 3)]
+    for file in (written(tmp_path / "run-x.wandb", wandb_file(points)), trackio_database(tmp_path / "t.db", {"big": points})):
+        assert [row["step"] for row in found(file)[0]] == [10, 20, 30]
+    exported = "\n".join(json.dumps({"_step": call, **metrics}) for call, _, metrics in points)
+    assert [row["step"] for row in found(written(tmp_path / "h.jsonl", exported.encode()))[0]] == [10, 20, 30]
+
+
+def test_megatron_bridges_figures_of_one_device_and_of_all_are_told_apart(tmp_path):
+    told = {"throughput/tflops": 3200.0, "throughput/tflops/device": 400.0, "throughput/device/samples_per_sec": 2.0, "iteration-time": 6.5}
+    told |= {"throughput/samples_per_sec": 16.0, "throughput/device/tokens_per_sec": 8192.0, "throughput/tokens_per_sec": 65536.0}
+    (row,), _ = found(written(tmp_path / "e", event_file([(1, AT, told)])))
+    assert (row["flops_per_gpu"], row["samples_per_second"], row["tokens_per_second_per_gpu"], row["step_time"]) == (400e12, 16, 8192, 6.5)
+
+
+def test_torchtitans_tags_are_read_and_those_of_its_validation_are_not(tmp_path):
+    told = {
+        "throughput(tps)": 7312.0,
+        "tflops": 423.0,
+        "mfu(%)": 42.75,
+        "time_metrics/end_to_end(s)": 2.5,
+        "validation_metrics/throughput(tps)": 9e4,
+    }
+    (row,), _ = found(written(tmp_path / "e", event_file([(10, AT, told)])))
+    assert (row["tokens_per_second_per_gpu"], row["flops_per_gpu"], row["mfu"], row["step_time"]) == (7312, 423e12, 0.4275, 2.5)
+
+
 def test_what_was_measured_beside_the_training_is_not_its_own(tmp_path):
     points = [(1, AT, {"eval/samples_per_second": 900.0, "train/samples_per_second": 30.0, "val/mfu": 0.9})]
     rows, _ = found(written(tmp_path / "e", event_file(points)))

@@ -10,12 +10,12 @@ from ullage.errors import missing_extra
 EXTRA = "trainers"
 
 
-def library(name: str, purpose: str) -> Any:
+def library(name: str, purpose: str, extra: str = EXTRA) -> Any:
     """Return a library, or raise the error that says how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise missing_extra(name.partition(".")[0], EXTRA, purpose) from error
+        raise missing_extra(name.partition(".")[0], extra, purpose) from error
 
 
 def installed(name: str) -> Any | None:

@@ -11,20 +11,21 @@ from typing import Any, Final
 
 from ullage.trainlogs.numbers import TERA
 
-# Field of `Step` -> names, folded by `folded`; a name may also stand behind a path: "train/mfu", "metrics.mfu".
+# Field of `Step` -> names, folded by `folded`, the best first: a tracker may count its own calls as "_step".
+# A name may also stand behind a path: "train/mfu", "metrics.mfu".
 ALIASES: Final[dict[str, tuple[str, ...]]] = {
-    "step": ("step", "global_step", "iteration", "iter", "train_step", "steps", "optimizer_step"),
+    "step": ("global_step", "step", "iteration", "iter", "train_step", "steps", "optimizer_step"),
     "time": ("timestamp", "time", "wall_time", "datetime", "ts", "created_at"),
     "step_time": (
         "step_time", "step_time_s", "step_time_sec", "step_time_seconds", "iteration_time", "iteration_time_s", "iter_time",
         "time_per_step", "time_per_iteration", "seconds_per_step", "sec_per_step", "train_step_timing_in_s", "timing_s/step",
         "perf/time_per_step", "step_time_ms", "iteration_time_ms", "iter_time_ms", "time_per_iteration_ms",
-        "elapsed_time_per_iteration_ms", "dt_ms",
+        "elapsed_time_per_iteration_ms", "dt_ms", "end_to_end(s)",
     ),
     "tokens": ("tokens", "num_tokens", "step_tokens", "tokens_per_step", "tokens_in_step", "total_num_tokens"),
     "tokens_per_second_per_gpu": (
         "tokens_per_second_per_gpu", "tokens_per_sec_per_gpu", "tokens_per_gpu_per_second", "tokens_per_second_per_device",
-        "tokens/s/gpu", "tok/s/gpu", "tgs", "tps", "throughput(tps)", "perf/throughput",
+        "tokens/s/gpu", "tok/s/gpu", "tgs", "tps", "throughput(tps)", "perf/throughput", "device/tokens_per_sec",
     ),
     "samples_per_second": ("samples_per_second", "samples_per_sec", "samples/sec", "train_samples_per_second"),
     "flops_per_gpu": (
@@ -37,7 +38,15 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
 _MEANING: Final = {name: (field, rank) for field, names in ALIASES.items() for rank, name in enumerate(names)}
 _DEEPEST, _MOST, _LONGEST = 4, 5000, 1 << 18
 _SPACES: Final = re.compile(r"[\s\-]+")
-_NOT_TRAINING: Final = {"eval", "val", "valid", "validation", "test"}  # paths of what was measured beside the training
+_NOT_TRAINING: Final = {
+    "eval",
+    "val",
+    "valid",
+    "validation",
+    "validation_metrics",
+    "test",
+}  # paths of what was measured beside the training
+_OF_ONE_DEVICE: Final = ("device/samples_per_sec", "device/samples_per_second")  # in Megatron-Bridge, beside the whole job's
 _FLOPS: Final = 1e6  # no GPU trains at a million FLOP/s, none at a million TFLOP/s
 
 
@@ -58,6 +67,8 @@ def meaning(name: str) -> tuple[str, int] | None:
     (('mfu', 7), ('flops_per_gpu', 0), None, None)
     """
     words = folded(name)
+    if words.endswith(_OF_ONE_DEVICE):
+        return None
     while words not in _MEANING and "/" in words:
         first, _, words = words.partition("/")
         if first in _NOT_TRAINING:

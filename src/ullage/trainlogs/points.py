@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.registry import Registry
 from ullage.trainlogs.keys import meaning, scaled
-from ullage.trainlogs.step import LoggedStep, mfu_as_ratios
+from ullage.trainlogs.step import LoggedStep, counted, mfu_as_ratios
 
 _RUNS_SHOWN = 5
 
@@ -87,9 +87,11 @@ def steps_of_points(points: Iterable[MetricPoint], where: str, run: str | None =
     A metric that is logged again for a step begins a row of its own: a restarted training does the step again. Raises
     UllageError where there are several runs and `run` is none of them.
     """
-    known = [(point, found) for point in points if (found := meaning(point.metric)) and found[0] not in ("step", "time")]
-    chosen_run = _chosen_run([point.run for point, _ in known], where, run)
-    kept = [(point, found) for point, found in known if point.run == chosen_run]
+    known = [(point, found) for point in points if (found := meaning(point.metric)) and found[0] != "time"]
+    chosen_run = _chosen_run([point.run for point, found in known if found[0] != "step"], where, run)
+    known = [(point, found) for point, found in known if point.run == chosen_run]
+    steps = _steps_logged(known)
+    kept = [(replace(point, step=steps.get(point.record, point.step)), found) for point, found in known if found[0] != "step"]
     names: dict[str, tuple[int, str]] = {}
     for point, (name, rank) in kept:
         if name not in names or rank < names[name][0]:
@@ -98,6 +100,15 @@ def steps_of_points(points: Iterable[MetricPoint], where: str, run: str | None =
         kept.sort(key=lambda pair: pair[0].time or 0)
     rows = _rows((point, name) for point, (name, _) in kept if names[name][1] == point.metric)
     return mfu_as_ratios([LoggedStep(row.record, row.step, row.time, **row.values) for row in rows])
+
+
+def _steps_logged(known: Iterable[tuple[MetricPoint, tuple[str, int]]]) -> dict[int, int | None]:
+    """Return by record the step that a training logged as a metric of its own: the tracker's may count calls."""
+    best: dict[int, tuple[int, int | None]] = {}
+    for point, (name, rank) in known:
+        if name == "step" and (point.record not in best or rank < best[point.record][0]):
+            best[point.record] = rank, counted(point.value)
+    return {record: step for record, (_, step) in best.items() if step is not None}
 
 
 def _rows(points: Iterable[tuple[MetricPoint, str]]) -> list[_Row]:

@@ -18,6 +18,7 @@ from ullage.trainlogs.step import LoggedStep, counted
 
 _CONSOLE = re.compile(r"(?<![\w/])step:\s*(\d{1,15}) - (\S.*)$", re.ASCII)
 _OURS = re.compile(r"\bperf/(?:mfu/|total_num_tokens|time_per_step|throughput)|\btrain/mfu\b|\btiming_s/step\b")
+_ONLY_OURS = re.compile(r"\bperf/(?:mfu/|total_num_tokens|time_per_step|throughput)|\btiming_s/step\b")  # others say train/mfu, too
 _MFU = ("perf/mfu/actor", "train/mfu", "perf/mfu/actor_train")
 _STEP_TIME = ("timing_s/step", "perf/time_per_step")
 
@@ -26,7 +27,7 @@ def recognise(text: str) -> int:
     """Return 2 for a console line or an object with verl's own names."""
     if not _OURS.search(text):
         return 0
-    return 2 if _CONSOLE.search(text) or (text.endswith("}") and mapping(text)) else 0
+    return 2 if _CONSOLE.search(text) or (_ONLY_OURS.search(text) and text.endswith("}") and mapping(text)) else 0
 
 
 @trainlog("verl", recognise=recognise, reads="verl and VeRL-Omni (`step:12 - perf/mfu/actor:0.41 - …`, and its JSON lines)")

@@ -1,0 +1,1 @@
+"""Where a training keeps its metrics, a file each: what `StepLog` writes to."""
