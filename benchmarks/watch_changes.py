@@ -16,6 +16,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import ibis
@@ -336,8 +337,9 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--no-wait", action="store_true", help="do not ask after how many buckets")
     words = parser.parse_args()
+    peers = {name: finder for name, finder in PEERS.items() if find_spec(name.split(",")[0].split(" ")[0])}
     if words.seeds:
-        print_series(words.seeds, FINDERS | (PEERS if words.peers else {}), wait=not words.no_wait)
+        print_series(words.seeds, FINDERS | (peers if words.peers else {}), wait=not words.no_wait)
     if words.fleets:
         print_fleets(words.fleets)
 

@@ -8,6 +8,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.svg.changes import change_picture
 from ullage.reports.watch.measures import MEASURES
+from ullage.reports.watch.seen_stragglers import SeenStraggler
 from ullage.reports.watch.watch import WatchReport
 from ullage.reports.watch.watched_changes import WatchedChange
 from ullage.views.declared import Document, Hours, Ratio, iso, plain
@@ -38,6 +39,7 @@ def view(report: WatchReport) -> View:
         sections=[
             *([Section("courses", "Courses", [_picture(one) for one in drawn], _COURSES)] if drawn else []),
             Section("changes", "Every change", [_table(report.changes)] if report.changes else [], _TABLE),
+            *([Section("stragglers", "Stragglers of the last hour", [_stragglers(report.stragglers)], _SLOW)] if report.stragglers else []),
         ],
         notes=[*report.notes, *_smaller(report)],
         command=report.command,
@@ -142,6 +144,29 @@ def _row(change: WatchedChange) -> list[Value | Cell]:
     ]
 
 
+def _stragglers(stragglers: Sequence[SeenStraggler]) -> Table:
+    columns = [
+        Column("since", key="since"),
+        Column("until"),
+        Column("job", names_of="job"),
+        Column("host", names_of="host"),
+        Column("GPUs", UNCUT),
+        Column("as busy as its peers", FACTOR, key="busier"),
+    ]
+    rows: list[list[Value | Cell]] = [
+        [
+            Cell(moment(one.start), look="" if one.end else "strong"),
+            "goes on" if one.end is None else moment(one.end),
+            one.job,
+            one.devices[0][0],
+            ", ".join(gpu for _, gpu, _ in one.devices),
+            one.busier,
+        ]
+        for one in stragglers
+    ]
+    return Table("stragglers", columns, rows)
+
+
 def _signed(value: float, notation: Notation) -> str:
     return signed(value, notation.write)
 
@@ -154,6 +179,22 @@ _TABLE = (
     "What cost most first. GPU-hours lost are those that the same work would not have needed at the level before; below 0 they were "
     "gained. The difference is told with 95 % confidence."
 )
+
+
+_SLOW = "Devices that are busier than the others of their job at the same time and do no more work: the others wait for them."
+
+
+class SeenStragglerDocument(Document):
+    """A device, or all of a host, that makes its job wait: since when, until when (null: it goes on), and how busy beside its peers."""
+
+    cluster: str | None
+    job: str
+    host: str | None
+    gpus: list[str]
+    start: str
+    found: str
+    end: str | None
+    busier: float
 
 
 class WatchedChangeDocument(Document):
@@ -201,6 +242,7 @@ class WatchDocument(Document):
     least_change: Ratio
     smaller: int
     changes: list[WatchedChangeDocument]
+    stragglers: list[SeenStragglerDocument]
     notes: list[str]
     command: str
 
@@ -222,9 +264,23 @@ def record(report: WatchReport) -> dict[str, Any]:
             least_change=report.least_change,
             smaller=report.smaller,
             changes=[change_document(one) for one in report.changes],
+            stragglers=[_straggler_document(one) for one in report.stragglers],
             notes=list(report.notes),
             command=report.command,
         )
+    )
+
+
+def _straggler_document(one: SeenStraggler) -> SeenStragglerDocument:
+    return SeenStragglerDocument(
+        cluster=one.cluster,
+        job=harmless(one.job),
+        host=one.devices[0][0],
+        gpus=[gpu for _, gpu, _ in one.devices],
+        start=iso(one.start),
+        found=iso(one.found),
+        end=None if one.end is None else iso(one.end),
+        busier=one.busier,
     )
 
 

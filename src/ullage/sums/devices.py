@@ -275,13 +275,14 @@ def from_course_steps(table: pa.Table, bucket_ms: int | None = None) -> pa.Table
     return in_units(table).sort_by([("bucket", "ascending"), *((name, "ascending") for name in KIND)])
 
 
-def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
+def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str], **others: Any) -> Any:
     """Return an Ibis table with a row per `keys` (columns of the samples), in their order, and only some of the sums of `device_sums`.
 
-    Only the columns that those sums need are read: a question that asks for little is answered soon.
+    `others` is what else to tell of each row, an aggregate of the samples by name. Only the columns that those sums need are read: a
+    question that asks for little is answered soon.
     """
     sums = {name: value for name, value in _sums(samples).items() if name in names}
-    return from_steps(grouped(samples, keys, sums, {}), sums).order_by(keys)
+    return from_steps(grouped(samples, keys, sums, others), sums).order_by(keys)
 
 
 def _sums(samples: Any, span: Any = None) -> Sums:

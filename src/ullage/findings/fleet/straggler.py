@@ -27,7 +27,7 @@ def straggler(fleet: FleetEvidence) -> Iterator[Finding]:
     """Yield the hosts, then the single GPUs, that are busier than the others of their job and do no more work."""
     for job in fleet.jobs:
         devices = [one for one in job.devices if one.worked >= LEAST_WORKED and one.busy is not None and one.ofu is not None]
-        found = sorted(_stragglers(devices), key=lambda slow: -_mean(_busy, slow))
+        found = sorted(straggling_devices(devices), key=lambda slow: -_mean(_busy, slow))
         ordinary = [one for one in devices if not any(one in slow for slow in found)]
         for number, slow in enumerate(found):
             # with one straggler gone the job waits for the next: what each of them costs adds up to what all do
@@ -35,8 +35,8 @@ def straggler(fleet: FleetEvidence) -> Iterator[Finding]:
             yield _finding(job, slow, [one for one in devices if one not in slow], ordinary, max(0.0, _mean(_busy, slow) - following))
 
 
-def _stragglers(devices: Sequence[DeviceOfJob]) -> list[list[DeviceOfJob]]:
-    """Return the devices of each straggler: those of a host, or one."""
+def straggling_devices(devices: Sequence[DeviceOfJob]) -> list[list[DeviceOfJob]]:
+    """Return the devices of each straggler among those of a job, whose times are of the same window: those of a host, or one."""
     hosts: dict[str | None, list[DeviceOfJob]] = {}
     for one in devices:
         hosts.setdefault(one.host, []).append(one)

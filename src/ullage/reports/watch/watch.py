@@ -13,12 +13,15 @@ from ullage.reports.fleet.fleet import judged_fleet
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.watch.beside import changed_beside, device_facts
 from ullage.reports.watch.job_courses import JobCourse, bucket_for, job_courses
+from ullage.reports.watch.seen_stragglers import SeenStraggler, seen_stragglers
 from ullage.reports.watch.watched_changes import WatchedChange, found_changes
 from ullage.store.rollups import RolledSums
+from ullage.sums.devices import within
 from ullage.units import HOUR_MS
 from ullage.views.declared import iso
 from ullage.views.shown import ShownByView
 
+RECENT_MS = HOUR_MS  # of the window, at its end, in which stragglers are looked for scrape by scrape
 LEAST_HOURS = 0.5  # GPU-hours that a change must have cost to be told where nobody says otherwise
 AROUND_MS = HOUR_MS // 2  # of a change, in which it is looked for what else changed
 MOST_LOOKED_AT = 30  # changes of which it is looked for what else changed: each is a question to the store
@@ -28,7 +31,8 @@ MOST_LOOKED_AT = 30  # changes of which it is looked for what else changed: each
 class WatchReport(ShownByView, view="ullage.render.watch"):
     """The answer to `ullage watch`: `changes` of OFU that cost (or gained) at least `least_hours`, and of other measures; the worst first.
 
-    `jobs` runs were looked at, `job_hours` long together, in buckets of `bucket_ms`; `smaller` changes cost less. Times are ms since 1970.
+    `stragglers` are those of the last hour. `jobs` runs were looked at, `job_hours` long together, in buckets of `bucket_ms`; `smaller`
+    changes cost less. Times are ms since 1970.
     """
 
     window: tuple[int, int]
@@ -40,6 +44,7 @@ class WatchReport(ShownByView, view="ullage.render.watch"):
     least_change: float
     changes: tuple[WatchedChange, ...]
     smaller: int
+    stragglers: tuple[SeenStraggler, ...] = ()
     command: str = ""
     notes: list[str] = field(default_factory=list)
     complete: bool = True
@@ -98,6 +103,7 @@ def watch(
         least_change=least_change,
         changes=tuple(told),
         smaller=len(found) - len(told),
+        stragglers=tuple(seen_stragglers(within(believed, whole.window[1] - RECENT_MS, None), max(interval, 1), request.gpu)),
         command=request.command,
         notes=notes,
     )
