@@ -45,7 +45,7 @@ from ullage.units import HOUR_MS
 OUR_TIME = time.time  # a process that lives by another clock replaces the name
 T0 = 1_786_320_000_000  # 2026-08-10T00:00:00Z
 STEP_MS = 30_000
-SPEED = 600  # an hour in six seconds
+SPEED = 300  # an hour in twelve seconds
 GPUS = 6
 JOB_STEPS = 400  # steps after which a GPU's job ends and the next begins
 TENSOR_CLOCK = 1.83e9  # Hz; the H100 SXM's
@@ -325,7 +325,7 @@ def _get(port: int, path: str) -> str:
         return str(error.read().decode())
 
 
-def _until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
+def _until(holds: Callable[[], bool], limit_s: float = 900.0) -> None:
     end = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < end, "it never came to it"

@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.fleet.servers import wait_for
 from tests.service.running import Client, hour, service, small_store
+from ullage.service import server
 from ullage.service.pages import PAGES
 from ullage.service.settings import ServiceSettings
 from ullage.store.store import Store
@@ -147,6 +149,24 @@ def test_a_hostile_name_leads_to_its_own_page_and_stays_text(client: Client, bro
     with Visit(browser, client, f"/job/{quote(HOSTILE, safe='')}") as visit:
         assert visit.status == 200 and "onerror" in visit.page.locator("h1").inner_text()
         assert visit.page.title() != "pwned" and visit.page.locator("img").count() == 0 and visit.wrong == []
+
+
+@pytest.mark.full
+def test_an_open_page_shows_a_new_headline_by_itself(tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(server, "LOOK", 0.05)
+    place = small_store(tmp_path)
+    with service(ServiceSettings(source=str(place), answer_limit="600s")) as asking:
+        asking.running.service.live.every = 0.0
+        with Visit(browser, asking, "/") as visit:
+            page, before = visit.page, visit.page.locator("h1 strong").inner_text()
+            Store.open(place).append([hour(start=120, tensor_active=0.7)])
+            wait_for(lambda: page.locator("h1 strong").inner_text() != before)  # no function of ours may wait in a page with our policy
+            after = page.locator("h1 strong").inner_text()
+            assert page.locator(".site .newer").count() == 1 and page.evaluate("document.querySelectorAll('h1').length") == 1
+            page.get_by_role("link", name="show them anew").click()
+            page.wait_for_selector(".site .newer", state="detached")
+            assert page.locator("h1 strong").inner_text() == after and visit.wrong == []
 
 
 def test_a_table_sorts_by_keyboard(client: Client, browser: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from ullage.service.watched import WatchedStore
 from ullage.service.workers import BesideWorkers, TooLongError, check_interruption
 from ullage.views.files import Form, printed
 from ullage.views.html import html
+from ullage.views.markup import Markup
 from ullage.views.page import PageFrame
 from ullage.views.view import View
 
@@ -23,6 +24,7 @@ WAITING = 32  # questions that wait for their turn: with more, who asks is told 
 PATIENCE = 2.0  # s; a page that was true a moment ago is better than one that takes longer than this
 REFUSED = 3.0  # times its limit for which a question that took too long is refused: it takes a quarter of a thread at most
 ENDING = 1.0  # s that a question whose time is up has to end, so that who asked hears that it was
+_TOP = Markup("<header></header>")  # in place of what stands above a page: foreign text is escaped, and can't say it
 CLOCK_S = 60.0  # s for which an answer that changes with the time of day stands
 
 
@@ -44,15 +46,17 @@ class Answer:
     complete: bool
     version: str
     made: float
-    forms: dict[tuple[str, ...], bytes] = field(default_factory=dict, compare=False, repr=False)
+    forms: dict[tuple[Hashable, ...], bytes] = field(default_factory=dict, compare=False, repr=False)
 
     def written(self, form: str, only: str = "") -> bytes:
         """Return the answer in one of `FORMS` but HTML, or one table of it. Raises UllageError for a table that it has not."""
         return self._once((form, only), lambda: self._written(FORMS[form], only))
 
     def page(self, sections: tuple[str, ...], frame: PageFrame) -> bytes:
-        """Return the answer, or some sections of it, as a page of a site."""
-        return self._once(("html", *sections, frame.top), lambda: html(_part(self.view, sections), frame).encode("utf-8", "replace"))
+        """Return the answer, or some sections of it, as a page of a site; what stands above it is not kept, for it changes with time."""
+        bare = replace(frame, top=_TOP)
+        made = self._once(("html", *sections, frame.address_of), lambda: html(_part(self.view, sections), bare).encode("utf-8", "replace"))
+        return made.replace(_TOP.encode(), frame.top.encode("utf-8", "replace"), 1)
 
     def data(self) -> Any:
         """Return the answer as plain data."""
@@ -65,7 +69,7 @@ class Answer:
     def _view(self, only: str) -> View:
         return self.view.alone(only) if only else self.view
 
-    def _once(self, key: tuple[str, ...], make: Callable[[], bytes]) -> bytes:
+    def _once(self, key: tuple[Hashable, ...], make: Callable[[], bytes]) -> bytes:
         if key not in self.forms:
             while len(self.forms) >= len(FORMS) * 2:
                 self.forms.pop(next(iter(self.forms)))

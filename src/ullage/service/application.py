@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
@@ -16,6 +17,7 @@ from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.answers import Answer, AnswerBook, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import Access
+from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
 from ullage.service.reported import keep_reported, read_reported_speed
@@ -38,6 +40,7 @@ LONGEST_QUERY = 4_000  # characters
 METRICS_WINDOW = "24h"  # that gauges are over
 AGAIN = 10  # s after which to ask again where there is nothing yet
 METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
+_JOB_PAGE = ServicePage("/job", "Job", "job")
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -51,7 +54,11 @@ class Service:
     access: Access = field(default_factory=Access)
     totals: TotalsBook | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
+    live: LivePages = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
+
+    def __post_init__(self) -> None:
+        self.live = LivePages(self.book, self.state)
 
     @property
     def first_page(self) -> AskedQuestion:
@@ -67,9 +74,10 @@ class Service:
             Route("/readyz", self.readyz),
             Route("/openapi.json", self.openapi),
             Route("/metrics", self.metrics),
+            Route("/events", self.events),
             Route("/api/v1/reported", self.reported, methods=["POST"]),
             Route("/api/v1/job/{id:path}", self._api("job")),
-            Route("/job/{id:path}", self._page(ServicePage("/job", "Job", "job"))),
+            Route("/job/{id:path}", self._page(_JOB_PAGE)),
         ]
         api = [Route(f"/api/v1/{one.path}", self._api(one.name)) for one in SERVED.values() if one.name != "job"]
         own = [Route(page.path, self._page(page)) for page in PAGES]
@@ -105,6 +113,26 @@ class Service:
             families += total_families(self.totals) if self.totals is not None else ()
         plain = "text/plain" in (accepted := http.headers.get("accept", "")) and "application/openmetrics-text" not in accepted
         return Response(written(families, openmetrics=not plain), headers={"Content-Type": PLAIN if plain else OPENMETRICS})
+
+    async def events(self, http: HttpRequest) -> Response:
+        """Tell a page that stays open what is new."""
+        if self.live.full:
+            return _problem(503, f"{self.live.most} pages hear what is new; this one stays as it is", "", {"Retry-After": "60"})
+        try:
+            return self.live.stream(self._page_request(http.query_params.get("page", "/")))
+        except BadRequestError as error:
+            return _problem(400, error.problem, error.hint)
+
+    def _page_request(self, address: str) -> AskedQuestion:
+        """Return what the page at an address asks. Raises BadRequestError for an address without a page that changes."""
+        path, _, query = address.partition("?")
+        page = next((page for page in PAGES if page.path == path), None)
+        named = {"id": unquote(path.removeprefix("/job/"))} if path.startswith("/job/") else {}
+        if named:
+            page = _JOB_PAGE
+        if page is None or not SERVED[page.name].place or len(query) > LONGEST_QUERY:
+            raise BadRequestError(f"the page {harmless(address, 200)} does not change")
+        return self._request_of(page.name, parse_qsl(query, keep_blank_values=True), named, page.words).in_window()
 
     def _gauges_of(self, answer: Answer) -> Sequence[MetricFamily]:
         """Return the gauges of an answer, made once: of a large fleet that takes longer than all else in a scrape."""
@@ -173,16 +201,19 @@ class Service:
         """Return what an address asks. Raises BadRequestError for one that asks nothing that can be answered."""
         if len(http.url.query) > LONGEST_QUERY:
             raise BadRequestError(f"the query of an address has at most {LONGEST_QUERY:,} characters")
-        pairs = [pair for pair in http.query_params.multi_items() if pair[0] not in ("form", "only")]
+        return self._request_of(name, http.query_params.multi_items(), http.path_params, more)
+
+    def _request_of(self, name: str, query: Iterable[tuple[str, str]], named: Mapping[str, str], more: Mapping[str, Any]) -> AskedQuestion:
+        pairs = [pair for pair in query if pair[0] not in ("form", "only")]
         try:
-            request = request_of(name, pairs, **http.path_params).with_words(dict(more)).with_words(self.words)
+            request = request_of(name, pairs, **named).with_words(dict(more)).with_words(self.words)
             request.asked(ReadPlace(), self.state.store.now_ms())
         except UllageError as error:
             raise BadRequestError(error.problem, error.hint) from error
         return request
 
     async def _drawn(self, answer: Answer, request: AskedQuestion, http: HttpRequest, sections: tuple[str, ...]) -> Response:
-        frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
+        frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state(), answer.version)
         return self._whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
 
     def _whole(self, body: bytes, form: str, answer: Answer) -> Response:

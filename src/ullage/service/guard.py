@@ -13,12 +13,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ullage.service.live_script import LIVE_SCRIPT
 from ullage.views.json_text import json_text
 from ullage.views.page import site_policy
 
 LARGEST_BODY = 64 * 1024  # bytes that a request may send
 OPEN = ("/healthz", "/readyz")  # an orchestrator asks these, and has no token
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+_PAGES_MAY = site_policy(LIVE_SCRIPT)
 
 Log = Callable[[str, Mapping[str, object]], None]
 
@@ -120,7 +123,7 @@ def _bounded(receive: Receive) -> Receive:
 
 def _add_headers(headers: MutableHeaders) -> None:
     html = headers.get("content-type", "").startswith("text/html")
-    headers["Content-Security-Policy"] = site_policy() if html else "default-src 'none'; frame-ancestors 'none'"
+    headers["Content-Security-Policy"] = _PAGES_MAY if html else "default-src 'none'; frame-ancestors 'none'"
     headers["X-Content-Type-Options"] = "nosniff"
     headers["X-Frame-Options"] = "DENY"
     headers["Referrer-Policy"] = "no-referrer"

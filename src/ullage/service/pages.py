@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from ullage.errors import harmless
 from ullage.reports.fleet.request import KEYS
+from ullage.service.live_script import LIVE_SCRIPT
 from ullage.service.served import PAGE_HOURS, AskedQuestion
 from ullage.views.markup import Child, Markup, element, join
 from ullage.views.page import PageFrame
@@ -50,20 +51,28 @@ class PageState:
     first: str = ""
 
 
-def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> PageFrame:
-    """Return what stands around the page at an address: the pages, the state of the source, the form, and the same answer's other forms."""
-    kept = [pair for pair in query if pair[0] in _CARRIED]
+def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState, version: str = "") -> PageFrame:
+    """Return what stands around the page at an address: the pages, the state of the source, the form, and the same answer's other forms.
+
+    A page of a `version` of the store hears of later ones.
+    """
+    kept = tuple(pair for pair in query if pair[0] in _CARRIED)
     top = element(
         "header",
         element("a", "Skip to the report", href="#report", class_="skip"),
         element("nav", [_link(page, path, kept) for page in PAGES], aria_label="Pages"),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
-        element("p", " ".join(state.words), *_window_words(path, query, request, state)) if state.words else None,
+        element("p", _source_words(state), *_window_words(path, query, request, state)) if state.words else None,
         _form(path, query, request) if request is not None and request.name == "fleet" else None,
         _forms_line(request, query) if request is not None else None,
         class_="site",
+        data_version=version or None,
     )
-    return PageFrame(top, _address_in(kept))
+    return PageFrame(top, _address_in(kept), LIVE_SCRIPT)
+
+
+def _source_words(state: PageState) -> Markup:
+    return element("span", " ".join(state.words), class_="source")
 
 
 def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> Sequence[Child]:
@@ -87,11 +96,11 @@ def _with(path: str, query: Iterable[tuple[str, str]]) -> str:
     return f"{path}?{written}" if written else path
 
 
+@dataclass(frozen=True)
 class _address_in:  # noqa: N801 - it is called like a function
     """Where a name leads, in the window that the page is of."""
 
-    def __init__(self, kept: Sequence[tuple[str, str]]) -> None:
-        self.kept = kept
+    kept: tuple[tuple[str, str], ...]
 
     def __call__(self, kind: str, name: str) -> str | None:
         if kind == "job":

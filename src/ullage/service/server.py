@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,7 +23,16 @@ LONGEST_WAIT = 600.0  # s between two tries to count what could not be counted
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that leaves signals to its command."""
+    """A server that leaves signals to its command, and ends what would never end by itself before it waits for the rest."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._end_streams()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -64,7 +73,7 @@ class RunningService:
             timeout_graceful_shutdown=GRACE,
             ws="none",
         )
-        self.server = _Uvicorn(config)
+        self.server = _Uvicorn(config, self.service.live.close)
 
     def run(self, listening: socket.socket) -> None:
         """Serve on a socket until `stop`; then requests that are being answered have `GRACE` seconds."""
@@ -83,7 +92,7 @@ class RunningService:
         return filled and answered
 
     async def _serve(self, listening: socket.socket) -> None:
-        kept_up = [asyncio.create_task(self._keep_warm()), asyncio.create_task(self._keep_counting())]
+        kept_up = [asyncio.create_task(task) for task in (self._keep_warm(), self._keep_counting(), self._keep_telling())]
         try:
             await self.server.serve(sockets=[listening])
         finally:
@@ -105,6 +114,12 @@ class RunningService:
                     seen = ""
                 except Exception as error:  # a bug of ours ends a question, not the service
                     self.log("failure", {"page": "/", "problem": repr(error)})
+            await asyncio.sleep(LOOK)
+
+    async def _keep_telling(self) -> None:
+        """Tell pages that stay open when the store or the state of its source has changed."""
+        while True:
+            self.service.live.look()
             await asyncio.sleep(LOOK)
 
     async def _keep_counting(self) -> None:

@@ -91,6 +91,7 @@ SITE = """
 .site nav a[aria-current]{color:var(--ink);font-weight:600}
 .site p{max-width:none;margin:.6rem 0;color:var(--muted)}
 .site p.doubt{color:var(--doubt)}
+.site p.newer{color:var(--ink)}
 .site form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.7rem 0 0}
 .site label{display:flex;flex-direction:column;color:var(--muted);min-width:0}
 .site input,.site select,.site form button{font:inherit;color:var(--ink);background:var(--paper);border:1px solid var(--muted);

@@ -14,10 +14,14 @@ from ullage.views.markup import Child, Markup, element
 
 @dataclass(frozen=True)
 class PageFrame:
-    """What stands around a report on a site of pages: `top` before it, and where a name leads (`address_of("job", "4711")`)."""
+    """What stands around a report on a site of pages: `top` before it, and where a name leads (`address_of("job", "4711")`).
+
+    `script` is one that the site's pages run beside our own, and that may ask the server that they came from.
+    """
 
     top: Markup
     address_of: Callable[[str, str], str | None] = lambda *_: None
+    script: str = ""
 
 
 def document(title: str, *body: Child, frame: PageFrame | None = None) -> Markup:
@@ -27,11 +31,11 @@ def document(title: str, *body: Child, frame: PageFrame | None = None) -> Markup
     tables just don't sort. What stands around the report on a site of pages is its `frame`, whose form the policy then allows.
     """
     sheet = style() + (SITE if frame else "")
-    top = None if frame is None else frame.top
+    top, script = (None, "") if frame is None else (frame.top, frame.script)
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet, forms=frame is not None)),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet, forms=frame is not None, script=script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
@@ -41,24 +45,32 @@ def document(title: str, *body: Child, frame: PageFrame | None = None) -> Markup
     whole = element(
         "html",
         head,
-        element("body", top, element("main", *body, id="report" if frame else None), element("script", Markup(SCRIPT))),
+        element(
+            "body",
+            top,
+            element("main", *body, id="report" if frame else None),
+            element("script", Markup(SCRIPT)),
+            element("script", Markup(script)) if script else None,
+        ),
         lang="en",
     )
     return Markup(f"<!doctype html>\n{whole}\n")
 
 
-def policy(sheet: str, *, forms: bool = False) -> str:
+def policy(sheet: str, *, forms: bool = False, script: str = "") -> str:
     """Return the Content-Security-Policy of a report with this style sheet and our script: nothing else runs, nothing is fetched.
 
-    With `forms` a form may ask the server that the page came from.
+    With `forms` a form may ask the server that the page came from, and so may a further `script`.
     """
     allowed = "'self'" if forms else "'none'"
-    return f"default-src 'none'; style-src '{_hash(sheet)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; form-action {allowed}"
+    scripts = " ".join(f"'{_hash(one)}'" for one in (SCRIPT, script) if one)
+    asked = "; connect-src 'self'" if script else ""
+    return f"default-src 'none'; style-src '{_hash(sheet)}'; script-src {scripts}{asked}; base-uri 'none'; form-action {allowed}"
 
 
-def site_policy() -> str:
+def site_policy(script: str = "") -> str:
     """Return the policy of the pages of a site, for the header that comes with them: as the pages say it, and nobody may frame them."""
-    return f"{policy(style() + SITE, forms=True)}; frame-ancestors 'none'"
+    return f"{policy(style() + SITE, forms=True, script=script)}; frame-ancestors 'none'"
 
 
 def _hash(text: str) -> str:
