@@ -384,8 +384,8 @@ def six_numbers() -> str:
 
 @functools.cache
 def _demo() -> FleetReport:
-    with tempfile.TemporaryDirectory() as folder:
-        return demo(Path(folder), gpus=256, hours=24, seed=0, progress=lambda _: None).report
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return demo(Path("ullage-demo"), gpus=256, hours=24, seed=0, progress=lambda _: None).report
 
 
 BEGIN, END = "<!-- demo: printed by `make docs` from `ullage demo` -->", "<!-- end of demo -->"

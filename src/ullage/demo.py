@@ -11,6 +11,7 @@ from typing import Any
 
 from ullage.output_folder import output_folder
 from ullage.problems import Problems
+from ullage.questions.fleet import FleetQuestion, with_next_commands
 from ullage.render.fleet import write
 from ullage.reports.fleet.fleet import FleetReport, fleet
 from ullage.reports.fleet.request import FleetRequest
@@ -72,6 +73,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
         command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25"])
         question = FleetRequest(prices=PRICES, progress=progress, command=command)
         report = fleet(store.samples(), store.jobs(), question, Problems().lines())
+        report = with_next_commands(report, FleetQuestion(sources=(str(place),), prices=PRICES))
         write(report, stage / "report.html")
         (stage / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
         configs.write(stage / "configs")

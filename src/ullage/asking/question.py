@@ -74,7 +74,9 @@ class RegisteredQuestion(Generic[Q, R]):
     its words, where that is not the help of its command. `gate` is whether an answer to a question makes the command end with status 3
     for a script, and `status_3` says when it does so, by the gate or because the answer is partial. With a `status_4`, which says when, the
     gate is a limit that the user named, and has that status of its own. `straight_to_file` answers what is
-    too long to print, and returns why it is partial (None: it is not asked for). One that `only_reads` runs nothing that a user named,
+    too long to print, and returns why it is partial (None: it is not asked for). With `to_folder` an answer can be a folder of pages:
+    from what is asked, the folder, a word about progress and the command line it writes them, and returns why they are partial.
+    One that `only_reads` runs nothing that a user named,
     measures nothing and writes nothing. `with_file` returns a question that knows in which file its answer will be: what takes long
     keeps parts of it there.
 
@@ -94,6 +96,7 @@ class RegisteredQuestion(Generic[Q, R]):
     read_places: Callable[[Q], Sequence[str]] = lambda _: ()
     gate: Callable[[Q, R], bool] = lambda *_: False
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
+    to_folder: Callable[[Q, Path, Progress, str], str] | None = None
     listed_by: str = ""
     status_3: str = ""
     status_4: str = ""

@@ -20,7 +20,7 @@ from ullage.cli._names import is_group, question_module
 from ullage.cli._suggested_values import complete_answer_file, completer
 from ullage.cli.options import Finite, Progress, give, painter, say_written
 from ullage.errors import public
-from ullage.views.files import check_out
+from ullage.views.files import FORMS, check_out
 
 if TYPE_CHECKING:
     from ullage.asking.question import Describer, RegisteredQuestion
@@ -46,7 +46,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
     command = type("QuestionCommand", (TwoLists, kind), {"minor": minor | {"only"} if minor else set()})
     made: click.Command = command(
         name.rpartition(" ")[2],
-        params=[*params, *_output_options(fields)],
+        params=[*params, *_output_options(fields, folder=question.to_folder is not None)],
         callback=run,
         help=inspect.getdoc(question.asked),
         epilog=f"\b\nExamples:{question.examples.rstrip()}\n\n{in_words(name, question.status_3, question.status_4)}",
@@ -72,10 +72,20 @@ _OUTPUT_OPTIONS = [
 ]
 
 
-def _output_options(fields: Sequence[Askable]) -> list[click.Option]:
+_FILE_OR_FOLDER = click.Option(
+    ["--out"],
+    type=click.Path(path_type=Path),
+    metavar="FILE|FOLDER",
+    help="Write the report to FILE, whose form follows its name; or to FOLDER, as pages that are linked: an index, and one for each row.",
+    shell_complete=complete_answer_file,
+)
+
+
+def _output_options(fields: Sequence[Askable], *, folder: bool = False) -> list[click.Option]:
     """Return where the answer goes. The answer of a question with an `out` of its own, for something else, is printed."""
     printed = any(field.flag == "--out" for field in fields)
-    return [option for option in _OUTPUT_OPTIONS if option.name == "as_json" or not printed]
+    options = [option for option in _OUTPUT_OPTIONS if option.name == "as_json" or not printed]
+    return [_FILE_OR_FOLDER if folder and option.name == "out" else option for option in options]
 
 
 def _argument(field: Askable) -> click.Parameter:
@@ -146,6 +156,9 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         raise click.UsageError("JSON holds every table; leave out --only")
     progress = Progress(quiet=as_json)
     asked = question.with_file(question.question({name: value for name, value in words.items() if value not in (None, ())}), out)
+    if out is not None and question.to_folder is not None and is_folder_name(out):
+        _give_folder(question, asked, out, progress, alone=not (only or as_json))
+        return
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
     shown, elsewhere = dict(_display(question, asked)), bool(out or only)
@@ -177,6 +190,24 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         **{"under_limit" if question.status_4 else "gate": question.gate(asked, report)},
         interrupted=getattr(report, "interrupted", False),
     )
+
+
+def is_folder_name(out: Path) -> bool:
+    """Return whether a place is for a folder of pages: its name says no form, or it is a folder already and says none of a report's."""
+    return not out.suffix or (out.is_dir() and out.suffix.lower() not in FORMS)
+
+
+def _give_folder(question: RegisteredQuestion[Any, Any], asked: Any, out: Path, progress: Progress, *, alone: bool) -> None:
+    """Give the answer as a folder of pages."""
+    if not alone:
+        raise click.UsageError("a folder of pages has every table: leave out --only and --json")
+    assert question.to_folder is not None
+    try:
+        partial = question.to_folder(asked, out, progress, _command_line(question))
+    finally:
+        progress.done()
+    say_written(out / "index.html", partial)
+    end(partial=bool(partial))
 
 
 def _print(described: Describer, report: Any, shown: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ullage.asking import asked, read_positive_span
+from ullage.asking import WrongQuestionError, asked, read_positive_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, harmless, public
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ullage.intake import Intake
     from ullage.reports.fleet.fleet import FleetReport
     from ullage.sources.inventory import Listed
+    from ullage.views.view import Finding
 
 
 OVERLAP = 0.01  # of a window: a scrape that comes a little after its last whole hour
@@ -56,7 +57,7 @@ class FleetQuestion(FleetRequest, StoredTelemetryReading):
         metavar="SPAN|TIME|SOURCE|FILE",
         local=True,
     )
-    top: int = asked("Rows of a table.", 20, least=0, display=True)
+    top: int = asked("Rows of a table; with --out FOLDER, pages of each kind.", 20, least=0, display=True)
 
     def __post_init__(self) -> None:
         if self.by != "sample":  # which is no group, and is written to a file
@@ -73,7 +74,26 @@ def answer(question: FleetQuestion, progress: Progress, command: str = "") -> Fl
     request = replace(question, existing=_inventory(question, problems), command=command, progress=progress)
     with _read(question, progress) as taken:
         report = taken.marked(fleet(taken.samples, taken.jobs, request, [*taken.problems.lines(), *problems.lines()], taken.rolled))
-    return report if question.against is None else _beside(report, other_report(question.against), request)
+    return with_next_commands(report if question.against is None else _beside(report, other_report(question.against), request), question)
+
+
+def with_next_commands(report: FleetReport, question: FleetQuestion) -> FleetReport:
+    """Return a report whose findings name the command that says more of each, and which itself names that of what is worst in it."""
+    from ullage.asking.next_commands import job_command, part_command
+    from ullage.views.findings import leads_to
+
+    def command_on(by: str, name: str) -> str:
+        if by == "job":
+            return job_command(question, name)
+        return part_command(question, by, name) if by in ("user", "host") else ""
+
+    def of_finding(finding: Finding) -> str:
+        led = leads_to(finding.where)
+        return command_on(*led) if led else ""
+
+    findings = [replace(finding, next_command=of_finding(finding)) for finding in report.findings]
+    commands = (command_on(report.by, group.key) for group in report.groups if group.ullage)
+    return replace(report, findings=findings, next_command=next(filter(None, commands), ""))
 
 
 @dataclass(frozen=True)
@@ -189,6 +209,40 @@ def write_samples(question: FleetQuestion, out: Path | None, progress: Progress)
         return "" if taken.problems.complete else taken.problems.cuts[0].reason
 
 
+def write_site(question: FleetQuestion, out: Path, progress: Progress, command: str) -> str:
+    """Write the report as a folder of pages, those of the `top` worst jobs, users and hosts; returns why it is partial."""
+    from ullage.asking.fleet_site import SiteReport, refuse_what_is_read, write_pages
+    from ullage.asking.next_commands import job_command, part_command, waterfall_command
+    from ullage.reports.fleet.fleet import judged_fleet, part_of_fleet
+
+    if question.by is not None or question.against is not None:
+        raise WrongQuestionError("a folder has pages by job, by user and by host, of one window: leave out --by and --against")
+    refuse_what_is_read(out, read_places(question))
+    problems = Problems()
+    request = replace(question, existing=_inventory(question, problems), command=command, progress=progress)
+    with _read(question, progress) as taken:
+        notes = [*taken.problems.lines(), *problems.lines()]
+        whole = judged_fleet(taken.samples, request, notes, taken.rolled)
+        condition = request.condition()
+
+        def command_on(by: str, name: str) -> str:
+            named = {"job": job_command, "waterfall": waterfall_command}
+            return named[by](question, name) if by in named else part_command(question, by, name)
+
+        site = SiteReport(
+            whole=whole,
+            asked=whole if condition is None else part_of_fleet(whole, condition),
+            jobs=taken.jobs,
+            request=request,
+            notes=notes,
+            marked=taken.marked,
+            finished=lambda report: with_next_commands(report, question),
+            command_on=command_on,
+        )
+        write_pages(site, out, question.top)
+        return "" if taken.problems.complete else taken.problems.cuts[0].reason
+
+
 def read_places(question: FleetQuestion) -> list[str]:
     """Return the places that are read for a question."""
     logs = [text.rpartition("=")[0] or text for text in question.reported]
@@ -230,6 +284,7 @@ _EXAMPLES = """
   ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
   ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
   ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money
+  ullage fleet store/ --out site/ --top 100                 pages that are linked: an index, the 100 worst jobs, users, hosts
 """
 
 QUESTION = register(
@@ -242,6 +297,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=read_places,
         straight_to_file=write_samples,
+        to_folder=write_site,
         status_3="only a part of the source could be read",
     )
 )

@@ -94,7 +94,7 @@ def _report(question: JobQuestion, wanted: str, progress: Progress, command: str
     from ullage.intake import at_rest, opened
     from ullage.reports.job.job import job_report
 
-    problems = Problems()
+    problems, given = Problems(), question
     records, slurm = _records(question, problems)
     if not any(map(at_rest, question.sources)):  # a store is asked in no time, and its series are judged whole
         since, until = _window(question, records, slurm)
@@ -107,7 +107,15 @@ def _report(question: JobQuestion, wanted: str, progress: Progress, command: str
         notes = [*taken.problems.lines(), *problems.lines()]
         place = public(question.sources[0]) if len(question.sources) == 1 else "SOURCE"
         report = job_report(taken.samples, taken.jobs, wanted, request, slurm, notes, taken.rolled, place)
-        return taken.marked(replace(report, mail_to=question.mail_to))
+        return taken.marked(replace(report, mail_to=question.mail_to, next_command=_next_command(given, report)))
+
+
+def _next_command(question: JobQuestion, report: JobReport) -> str:
+    """Return the command of the chain from peak to MFU, where the job is one."""
+    from ullage.asking.next_commands import waterfall_command
+
+    names = {job.name for job in report.jobs}
+    return waterfall_command(question, names.pop()) if len(names) == 1 else ""
 
 
 def _records(question: JobQuestion, problems: Problems) -> tuple[list[pa.Table], list[SlurmJob]]:

@@ -75,6 +75,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
         findings=report.findings,
         notes=report.notes,
         command=report.command,
+        next_command=report.next_command,
         closing=_CLOSING,
     )
 

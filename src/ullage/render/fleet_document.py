@@ -240,7 +240,10 @@ class FindingEvidenceDocument(Document):
 
 
 class FindingDocument(Document):
-    """What is worth doing: where, whose, what it costs in the window and in a week like it, how sure that is, and what to do."""
+    """What is worth doing: where, whose, what it costs in the window and in a week like it, how sure that is, and what to do.
+
+    `next` is the command that says more of where it is.
+    """
 
     kind: str
     where: dict[str, str | int]
@@ -253,6 +256,7 @@ class FindingDocument(Document):
     evidence: list[FindingEvidenceDocument]
     advice: str
     part: str
+    next: str | None
 
 
 class NoiseDocument(Document):
@@ -361,7 +365,10 @@ ComparedFleet = Annotated[ComparisonOfFleetsDocument | None, Made(_beside)]
 
 
 class FleetDocument(Document):
-    """The answer of `ullage fleet`: how full the GPUs were, where the shortfall goes, whose it is, and what can be believed."""
+    """The answer of `ullage fleet`: how full the GPUs were, where the shortfall goes, whose it is, and what can be believed.
+
+    `command` asks again; `next` is the command that reports on the worst job, or on the worst user's or host's jobs.
+    """
 
     complete: bool
     read_until: Moment | None
@@ -398,6 +405,7 @@ class FleetDocument(Document):
     goodput: GoodputDocument | None
     queue: QueueWaitsDocument | None
     command: str
+    next: Annotated[str | None, At("next_command"), Made(lambda command: command or None)]
     notes: list[str]
 
 

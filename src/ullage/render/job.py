@@ -72,6 +72,7 @@ def view(report: JobReport) -> View:
         findings=report.findings,
         notes=report.notes,
         command=report.command,
+        next_command=report.next_command,
         closing=_CLOSING,
     )
 
@@ -386,6 +387,7 @@ class JobDocument(Document):
     against: ComparedFleet
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
     command: str
+    next: Annotated[str | None, At("next_command"), Made(lambda command: command or None)]
     notes: list[str]
     reported: list[ComparisonDocument]
 

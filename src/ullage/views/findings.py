@@ -29,10 +29,11 @@ def _item(finding: Finding) -> Item:
     words = [*([where] if where else []), _worth(finding), f"owner: {harmless(finding.owner)}"]
     evidence = f"evidence ({finding.confidence} confidence): " + ", ".join(map(_evidence, finding.evidence))
     remarks = [evidence, f"do: {harmless(finding.advice, 1000)}"]
-    return Item("; ".join(words), remarks=remarks, lead=finding.title, leads_to=_leads_to(finding.where))
+    remarks += [f"see: {finding.next_command}"] if finding.next_command else []
+    return Item("; ".join(words), remarks=remarks, lead=finding.title, leads_to=leads_to(finding.where))
 
 
-def _leads_to(where: FindingPlace) -> tuple[str, str] | None:
+def leads_to(where: FindingPlace) -> tuple[str, str] | None:
     """Return of what there may be a page: the job of a finding, else its user, else its host."""
     if where.job:
         return "job", where.job if where.cluster is None else f"{where.cluster}/{where.job}"
@@ -72,6 +73,7 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "evidence": [{"name": fact.name, "value": fact.value, "unit": fact.notation.unit} for fact in finding.evidence],
         "advice": finding.advice,
         "part": finding.part,
+        "next": finding.next_command or None,
     }
 
 

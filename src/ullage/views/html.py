@@ -86,6 +86,7 @@ def _opening(view: View) -> Markup:
         element("p", " ".join(view.lede), class_="lede") if view.lede else None,
         element("dl", [_fact(fact) for fact in view.facts], class_="key") if view.facts else None,
         element("p", "The same report: ", element("code", view.command), class_="command") if view.command else None,
+        element("p", "Next: ", element("code", view.next_command), class_="command next") if view.next_command else None,
     )
 
 

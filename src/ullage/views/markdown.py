@@ -26,6 +26,7 @@ def markdown(view: View) -> str:
         *(part for section in sections_of(view) if not section.detail for part in _section(section)),
         "\n".join(f"- {plain(harmless(note, NOTE))}" for note in view.notes),
         f"`{view.command}`" if view.command and "`" not in view.command else "",
+        f"Next: `{view.next_command}`" if view.next_command and "`" not in view.next_command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

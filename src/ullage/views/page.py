@@ -17,25 +17,27 @@ class PageFrame:
     """What stands around a report on a site of pages: `top` before it, and where a name leads (`address_of("job", "4711")`).
 
     `script` is one that the site's pages run beside our own, and that may ask the server that they came from.
+    Pages with `forms` may ask the server that they come from.
     """
 
     top: Markup
     address_of: Callable[[str, str], str | None] = lambda *_: None
     script: str = ""
+    forms: bool = True
 
 
 def document(title: str, *body: Child, frame: PageFrame | None = None) -> Markup:
     """Return one self-contained HTML document, light or dark as the reader's screen asks.
 
     A security policy allows only our own style sheet and script, by their hashes, and no connection at all; without the script
-    tables just don't sort. What stands around the report on a site of pages is its `frame`, whose form the policy then allows.
+    tables just don't sort. What stands around the report on a site of pages is its `frame`, whose forms the policy then allows.
     """
     sheet = style() + (SITE if frame else "")
-    top, script = (None, "") if frame is None else (frame.top, frame.script)
+    top, script, asks = (None, "", False) if frame is None else (frame.top, frame.script, frame.forms)
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet, forms=frame is not None, script=script)),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet, forms=asks, script=script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),

@@ -46,6 +46,7 @@ def text(view: View, *, whole: bool = False, width: int | None = None, fill: boo
         _opening(view, width, fill),
         *(text for section in sections_of(view) if not section.detail for text in _section(section, whole, width, paint)),
         "\n".join(_line(f"note: {harmless(note, NOTE)}", width, fill, "  ") for note in view.notes),
+        _line(f"next: {view.next_command}", width, fill, "  ") if view.next_command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -230,7 +230,8 @@ class Finding:
     """What is worth doing: where, whose it is, what it costs (in the window of the answer), how sure it is, the evidence, and what to do.
 
     `kind` is the key of its kind and `title` what a person reads; `part` says which part of the ullage its GPU-hours are. `weeks` is how
-    many weeks the window is long, None where it is too short to speak of weeks. `money` is None where prices are not given.
+    many weeks the window is long, None where it is too short to speak of weeks. `money` is None where prices are not given. The
+    `next_command` says more of where it is ("": there is none).
     """
 
     where: FindingPlace
@@ -244,6 +245,7 @@ class Finding:
     title: str = ""
     part: str = ""
     weeks: float | None = None
+    next_command: str = ""
 
     @property
     def weekly_gpu_hours(self) -> float | None:
@@ -273,7 +275,7 @@ class Headline:
 class View:
     """An answer: what it is of (`subject`, `window`), its headline, what it rests on (`basis`: a line a source, or a
     convention), a sentence or two (`lede`), what is worth doing (`findings`, in order of
-    what it is worth), key figures, sections, notes, and the command that asks again."""
+    what it is worth), key figures, sections, notes, the command that asks again, and the `next_command`, of the report that it leads to."""
 
     kind: str
     subject: str
@@ -284,6 +286,7 @@ class View:
     sections: Sequence[Section] = ()
     notes: Sequence[str] = ()
     command: str = ""
+    next_command: str = ""
     closing: str = ""
     basis: Sequence[str] = ()
     findings: Sequence[Finding] = ()

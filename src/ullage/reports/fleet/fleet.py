@@ -87,6 +87,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     `roofs` are over trusted series; `energy` is what all meters saw, `energy_ledger` the same by owner, `carbon` (g/kWh) and `kwh_price`
     what a kWh was asked to count as. `against` is another report beside it, where that is asked for, and `measured` what findings rest on.
     `goodput` is what of it went into work that was kept, `queue` how long jobs waited, where records say so.
+    `next_command` reports on what is worst of it ("": nobody said how it was asked).
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
     `partial_because` is why.
     """
@@ -118,6 +119,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     ullage_cost: float | None
     idle_cost: float | None
     command: str = ""
+    next_command: str = ""
     notes: list[str] = field(default_factory=list)
     ofu_bounds: tuple[float, float] | None = None
     complete: bool = True

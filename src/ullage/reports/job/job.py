@@ -55,6 +55,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     jobstats: JobstatsSummary | None = None
     notes: list[str] = field(default_factory=list)
     command: str = ""
+    next_command: str = ""
     mail_to: tuple[str, ...] = ()
     complete: bool = True
     read_until: int | None = None
@@ -89,12 +90,19 @@ def job_report(
         question = replace(question, since=start, until=question.until if end is None else max(end, start + 1))
         told = [*notes, f"this is the time of step {wanted} alone, of all GPUs that its job held"]
         whole = judged_fleet(samples, question, told, None)
+    return report_on_jobs(whole, wanted, meant, jobs, question, told)
+
+
+def report_on_jobs(
+    whole: JudgedFleet, asked: str, meant: MeantJobs, jobs: pa.Table | None, question: FleetRequest, told: list[str]
+) -> JobReport:
+    """Return the report on some jobs of a judged fleet, which were `asked` for by a name; `told` are notes."""
     part = part_of_fleet(whole, condition_of_jobs(meant.jobs))
     report = report_of(whole, part, jobs, question, told)
     of_job = _records_of(jobs, meant.jobs)
     jobstats, unreadable = _jobstats(meant.records)
     return JobReport(
-        asked=wanted,
+        asked=asked,
         jobs=meant.jobs,
         fleet=report,
         gpus=gpus_of_job(part.rated, part.good, part.verdicts, most_memory(part.samples)),
