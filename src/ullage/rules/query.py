@@ -140,6 +140,16 @@ def number(value: float) -> str:
     return f"{digits[0]}{f'.{digits[1:]}' if digits[1:] else ''}e{len(plain) - 1}"
 
 
+def duration(seconds: float) -> str:
+    """Return a span of time as PromQL reads it, which knows no fractions: in milliseconds where it is no whole number of seconds.
+
+    >>> duration(30.0), duration(5.5)
+    ('30s', '5500ms')
+    """
+    milliseconds = round(seconds * 1000)
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+
+
 def _common(one: Labels, other: Labels) -> Labels:
     return tuple(label for label in one if label in other)
 

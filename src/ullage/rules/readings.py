@@ -13,7 +13,7 @@ from typing import Literal
 
 from ullage.errors import UllageError, harmless
 from ullage.field import FIELDS
-from ullage.rules.query import PromQuery, number
+from ullage.rules.query import PromQuery, duration, number
 from ullage.sources.naming.dcgm_names import EVERY, NEW
 from ullage.sources.naming.fields import Alias, known
 from ullage.units import TO_SI
@@ -101,7 +101,7 @@ def impossible(names: TelemetryNames, name: str) -> PromQuery:
 
 def counter_rate(names: TelemetryNames, name: str, interval: float) -> PromQuery:
     """Return the growth of a counter a second between its last two readings, of devices that still report it."""
-    window = f"{number(4 * interval)}s"
+    window = duration(4 * interval)
     found = []
     for alias in names.aliases(name):
         grown = _scaled(f"irate({alias.name}[{window}])", TO_SI[alias.unit])

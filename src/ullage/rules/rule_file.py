@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ullage.errors import harmless
 from ullage.gpus.chip import Chip
 from ullage.rules.chips import CONSTANTS, constant_query, models_of
-from ullage.rules.query import number
+from ullage.rules.query import duration
 from ullage.rules.readings import metric_alias
 from ullage.rules.series import RecordedSeries, RecordingPlan, recorded_series
 from ullage.views.shown import ShownByView
@@ -95,7 +95,7 @@ def yaml_text(file: RuleFile) -> str:
     """Return the file's text; strings are quoted as JSON has them, which YAML reads, and expressions stand as they are."""
     lines = [f"# {harmless(file.command, 1000)}", *(f"# {line}" for line in _HEADING), "groups:"]
     for group in file.groups:
-        lines += [f"  - name: {group.name}", f"    interval: {number(file.interval)}s", "    rules:"]
+        lines += [f"  - name: {group.name}", f"    interval: {duration(file.interval)}", "    rules:"]
         for rule in group.rules:
             lines += _rule_lines(rule)
     return "\n".join(lines) + "\n"

@@ -18,7 +18,7 @@ from ullage.metrics.ofu import exact_ofu, sampled_ofu, ullage
 from ullage.metrics.roofs import bandwidth_utilization, link_utilization, pipe_utilization
 from ullage.metrics.telemetry import activity, load_balance
 from ullage.rules import chips
-from ullage.rules.query import Labels, PromQuery, number, recorded
+from ullage.rules.query import Labels, PromQuery, duration, recorded
 from ullage.rules.readings import DEVICE, HOLDER, PLACE, SHARED, TelemetryNames, counter_rate, gauge, holders, impossible
 from ullage.sums.devices import WORKS
 from ullage.sums.gauges import BUSY, CLOCK_FLOOR, TOLERANCE
@@ -219,7 +219,7 @@ def _distrust(plan: RecordingPlan) -> Iterator[RecordedSeries]:
     engine = PromQuery(f'max by ({", ".join(DEVICE)}) ({{__name__=~"{chosen}"}})', DEVICE)
     outside = [impossible(plan.names, name) for name in ("tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock")]
     above = [inner.compared(">", outer + TOLERANCE) for inner, outer in ((TENSOR, SM), (SM, ENGINE), (TENSOR, ENGINE))]
-    window = f"[{number((FROZEN_AFTER + 0.5) * plan.interval)}s]"
+    window = f"[{duration((FROZEN_AFTER + 0.5) * plan.interval)}]"
     still = f"changes({TENSOR.text}{window}) == 0 and count_over_time({TENSOR.text}{window}) > {FROZEN_AFTER}"
     fine = f"{TENSOR.text} >= {STILL} and abs({TENSOR.text} * 100 - round({TENSOR.text} * 100)) > 1e-3"
     reasons = {
