@@ -266,6 +266,8 @@ def cases() -> list[Case]:
         ("gpus", ANSWERED, "gpus H200"),
         ("gpus", ERROR, "gpus H1000"),
         ("metrics", ANSWERED, "metrics"),
+        ("dashboard", ANSWERED, "dashboard job"),
+        ("dashboard", ERROR, "dashboard jobs"),
         ("rules", ANSWERED, "rules --gpu H200"),
         ("rules", ERROR, "rules --gpu H1000"),
         ("metrics", ERROR, "metrics none"),

@@ -159,6 +159,11 @@ def test_every_command_of_ours_in_compose_can_be_read(compose: dict[str, Any]) -
     services = compose["services"]
     for name in ("simulator", "ullage"):
         parsed_command(services[name]["command"])
+    (script,) = services["written"]["command"]
+    for line in script.splitlines():
+        words = shlex.split(line.partition(">")[0])
+        assert words[0] == "ullage"
+        parsed_command(words[1:])
 
 
 def test_the_settings_of_compose_can_be_read(tmp_path: Path) -> None:

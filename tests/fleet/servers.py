@@ -54,7 +54,7 @@ def prometheus(folder: Path, targets: Sequence[str] = (), history: str | Sequenc
     port = free_port()
     command = [binary, f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y"]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
-    with _running(command, folder / "prometheus.log"):
+    with running(command, folder / "prometheus.log"):
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: get(f"{url}/-/ready") is not None, folder / "prometheus.log")
         yield url
@@ -87,7 +87,7 @@ def victoria_metrics(folder: Path, targets: Sequence[str] = (), history: str | S
     config.write_text(f"{{global: {{scrape_interval: {interval}}}, scrape_configs: {jobs!r}}}\n")
     command = [binary, f"-httpListenAddr=127.0.0.1:{port}", f"-storageDataPath={folder / 'victoria'}", "-retentionPeriod=100y"]
     command += [f"-promscrape.config={config}", "-loggerLevel=WARN", "-search.latencyOffset=0s"]
-    with _running(command, folder / "victoria.log"):
+    with running(command, folder / "victoria.log"):
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: get(f"{url}/health") is not None, folder / "victoria.log")
         for text in _texts(history):
@@ -99,7 +99,8 @@ def victoria_metrics(folder: Path, targets: Sequence[str] = (), history: str | S
 
 
 @contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
+def running(command: list[str], log: Path) -> Iterator[None]:
+    """Run a program whose output goes to a log, and end it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:

@@ -31,6 +31,7 @@ KINDS = {
     "cupti-map": "render.old_counters:CuptiMapDocument",
     "cupti-metrics": "render.counters:CuptiMetricsDocument",
     "cupti-plan": "render.counters:CuptiPlanDocument",
+    "dashboards": "render.dashboards:DashboardsDocument",
     "doctor": "render.doctor:DoctorDocument",
     "fields": "render.metrics:FieldsDocument",
     "fleet": "render.fleet_document:FleetDocument",
