@@ -67,6 +67,7 @@ def service(settings: ServiceSettings) -> Iterator[Client]:
     said = io.StringIO()
     with listening_socket("127.0.0.1", 0) as listening:
         running = running_service(settings, ServiceLog("json", said))
+        running.service.patience = 600.0  # a test waits for its page, however busy the machine is
         thread = threading.Thread(target=running.run, args=(listening,))
         thread.start()
         try:

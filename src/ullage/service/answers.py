@@ -21,7 +21,9 @@ from ullage.views.view import View
 
 KEPT = 64  # answers
 WAITING = 32  # questions that wait for their turn: with more, who asks is told to come again
+SLOW = 0.5  # s; an answer that takes longer is made ahead, if it was asked for
 PATIENCE = 2.0  # s; a page that was true a moment ago is better than one that takes longer than this
+SOON = 2  # s after which to look whether an answer that is being made is there
 REFUSED = 3.0  # times its limit for which a question that took too long is refused: it takes a quarter of a thread at most
 ENDING = 1.0  # s that a question whose time is up has to end, so that who asked hears that it was
 _TOP = Markup("<header></header>")  # in place of what stands above a page: foreign text is escaped, and can't say it
@@ -36,9 +38,17 @@ class BusyError(Exception):
         self.problem, self.again, self.hint = problem, again, hint
 
 
+class BeingMadeError(BusyError):
+    """An answer is being made, and who asked need not wait for it."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """An answer, and the version of what it was made of; its forms are made when they are wanted, once each."""
+    """An answer, and the version of what it was made of; its forms are made when they are wanted, once each.
+
+    `took` is how long it took to make (s). One that is `restored` from before a start of the service has its headline and those forms
+    alone that were kept.
+    """
 
     view: View
     record: Callable[[], Any]
@@ -46,6 +56,8 @@ class Answer:
     complete: bool
     version: str
     made: float
+    took: float = 0.0
+    restored: bool = False
     forms: dict[tuple[Hashable, ...], bytes] = field(default_factory=dict, compare=False, repr=False)
 
     def written(self, form: str, only: str = "") -> bytes:
@@ -54,9 +66,17 @@ class Answer:
 
     def page(self, sections: tuple[str, ...], frame: PageFrame) -> bytes:
         """Return the answer, or some sections of it, as a page of a site; what stands above it is not kept, for it changes with time."""
-        bare = replace(frame, top=_TOP)
-        made = self._once(("html", *sections, frame.address_of), lambda: html(_part(self.view, sections), bare).encode("utf-8", "replace"))
+        made = self.bare_page(sections, frame)
         return made.replace(_TOP.encode(), frame.top.encode("utf-8", "replace"), 1)
+
+    def bare_page(self, sections: tuple[str, ...], frame: PageFrame) -> bytes:
+        """Return the page but for what stands above it."""
+        bare = replace(frame, top=_TOP)
+        return self._once(_page_key(sections, frame), lambda: html(_part(self.view, sections), bare).encode("utf-8", "replace"))
+
+    def take_page(self, sections: tuple[str, ...], frame: PageFrame, page: bytes) -> None:
+        """Take over a page that was written before, as `bare_page` gives it."""
+        self.forms[_page_key(sections, frame)] = page
 
     def data(self) -> Any:
         """Return the answer as plain data."""
@@ -71,10 +91,16 @@ class Answer:
 
     def _once(self, key: tuple[Hashable, ...], make: Callable[[], bytes]) -> bytes:
         if key not in self.forms:
+            if self.restored:
+                raise BeingMadeError("this answer is being made", SOON)
             while len(self.forms) >= len(FORMS) * 2:
                 self.forms.pop(next(iter(self.forms)))
             self.forms[key] = make()
         return self.forms[key]
+
+
+def _page_key(sections: tuple[str, ...], frame: PageFrame) -> tuple[Hashable, ...]:
+    return ("html", *sections, frame.address_of)
 
 
 def _part(view: View, sections: tuple[str, ...]) -> View:
@@ -86,6 +112,7 @@ def _part(view: View, sections: tuple[str, ...]) -> View:
 
 def answer_to(request: AskedQuestion, place: ReadPlace, now_ms: int, version: str) -> Answer:
     """Ask a question of a place. Raises UllageError as its command does, and ends where its thread is called to (`workers`)."""
+    began = time.monotonic()
     question = request.served.question
     asked = request.asked(place, now_ms)
     question.straight_to_file(asked, None, check_interruption)  # what is too long to print says so
@@ -95,7 +122,8 @@ def answer_to(request: AskedQuestion, place: ReadPlace, now_ms: int, version: st
     shown = {one.name: getattr(asked, one.name) for one in question.fields if one.display}
     view = described.view(report, **shown)
     complete = bool(getattr(report, "complete", True))
-    return Answer(view, lambda: described.record(report), described.more_forms(report, view), complete, version, time.time())
+    took = time.monotonic() - began
+    return Answer(view, lambda: described.record(report), described.more_forms(report, view), complete, version, time.time(), took)
 
 
 class AnswerBook:
@@ -109,16 +137,18 @@ class AnswerBook:
         self.store, self.limit, self._clock = store, limit, clock
         self.answered = self.failed = self.stale = self.refused = 0
         self._kept: OrderedDict[AskedQuestion, Answer] = OrderedDict()
+        self._begun_at: dict[AskedQuestion, float] = {}  # when what is pending was begun, by a clock that only runs forward
         self._pending: dict[AskedQuestion, asyncio.Future[Answer]] = {}
         self._too_long: dict[AskedQuestion, float] = {}  # until when each is refused
         self._questions, self._forms = BesideWorkers("answers", workers, limit), BesideWorkers("forms", 2)
         self._upkeep = BesideWorkers("upkeep", 1)
 
-    async def get(self, request: AskedQuestion, limit: float | None = None) -> Answer:
+    async def get(self, request: AskedQuestion, limit: float | None = None, patience: float | None = None) -> Answer:
         """Return the answer to a request: one that is kept while it is true, else a new one.
 
-        One that is no longer true is given, too, where the new one takes more than `PATIENCE`. The smaller of `limit` (s)
-        and the book's own counts. Raises UllageError as the question does, and BusyError where there is no answer within the limit.
+        One that is no longer true is given, too, where the new one takes more than `PATIENCE`, and at once where the one before did. The
+        smaller of `limit` (s) and the book's own counts. Raises UllageError as the question does, BusyError where there is no answer within
+        the limit, and BeingMadeError where there is none within `patience` (s), if that is given.
         """
         version = self.store.version() if request.served.place else ""
         kept = self._kept.get(request)
@@ -127,7 +157,7 @@ class AnswerBook:
             self.answered += 1
             return kept
         try:
-            return await self._new(request, version, kept, self.limit if limit is None else min(limit, self.limit))
+            return await self._new(request, version, kept, self.limit if limit is None else min(limit, self.limit), patience)
         except BusyError:
             if kept is None:
                 self.refused += 1
@@ -135,10 +165,13 @@ class AnswerBook:
         self.stale += 1
         return kept
 
-    async def _new(self, request: AskedQuestion, version: str, kept: Answer | None, limit: float) -> Answer:
+    async def _new(self, request: AskedQuestion, version: str, kept: Answer | None, limit: float, patience: float | None) -> Answer:
         """Return a new answer; raises BusyError where there is none in time."""
         made = self._pending.get(request) or self._begin(request, version)
-        done, _ = await asyncio.wait({made}, timeout=limit + ENDING if kept is None else min(PATIENCE, limit))
+        waits = limit + ENDING if kept is None else min(PATIENCE, limit) if kept.took <= PATIENCE else 0.0
+        done, _ = await asyncio.wait({made}, timeout=waits if patience is None else min(waits, patience))
+        if not done and patience is not None and kept is None:
+            raise BeingMadeError(f"this page is being computed, for {self.seconds_so_far(request):.0f} s so far", SOON)
         if not done:
             raise BusyError(f"there is no answer within {limit:g} s; it is kept when it is made: ask again", 10)
         try:
@@ -165,8 +198,25 @@ class AnswerBook:
         Raises what the question does.
         """
         version, kept = self.store.version(), self._kept.get(request)
-        if kept is None or kept.version != version:
+        if kept is None or kept.version != version or kept.restored:
             await (self._pending.get(request) or self._begun(request, version, self._upkeep))
+
+    def slow_ones(self, limit: int) -> list[AskedQuestion]:
+        """Return requests whose answers take long and are kept, those last that were asked last, so that they may be made ahead."""
+        slow = [request for request, kept in self._kept.items() if kept.took > SLOW and request.served.place and not request.by_clock]
+        return slow[-limit:]
+
+    def kept(self, request: AskedQuestion) -> Answer | None:
+        """Return the answer to a request that is kept, true or not; None where there is none."""
+        return self._kept.get(request)
+
+    def restore(self, request: AskedQuestion, answer: Answer) -> None:
+        """Take over an answer that was made before this process began, until there is another one."""
+        self._kept.setdefault(request, answer)
+
+    def seconds_so_far(self, request: AskedQuestion) -> float:
+        """Return for how long an answer has been in the making (s)."""
+        return time.monotonic() - self._begun_at.get(request, time.monotonic())
 
     def _too_long_error(self) -> BusyError:
         hint = "ask for a shorter time (since=7d), or give the service a longer `answer_limit`"
@@ -183,11 +233,12 @@ class AnswerBook:
         place, now = self.store.place, self.store.last_ms() if request.up_to_last_sample else self.store.now_ms()
         made = asyncio.wrap_future(workers.begin(lambda: answer_to(request, place, now, version)))
         self._pending[request] = made
+        self._begun_at[request] = time.monotonic()
         made.add_done_callback(lambda done: self._end(request, done))
         return made
 
     def _end(self, request: AskedQuestion, done: asyncio.Future[Answer]) -> None:
-        del self._pending[request]
+        del self._pending[request], self._begun_at[request]
         if done.cancelled():
             return
         error = done.exception()

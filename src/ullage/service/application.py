@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -14,9 +15,10 @@ from starlette.routing import Route
 
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
-from ullage.service.answers import Answer, AnswerBook, BusyError
+from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import Access
+from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
@@ -53,17 +55,31 @@ class Service:
     words: Mapping[str, Any] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
     totals: TotalsBook | None = None
+    kept_page: Path | None = None  # the file with the first page as it was made last
+    patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     live: LivePages = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
 
     def __post_init__(self) -> None:
         self.live = LivePages(self.book, self.state)
+        if self.kept_page is not None and (before := restored_page(self.kept_page, self.first_page)) is not None:
+            self.book.restore(self.first_page, before)
 
     @property
     def first_page(self) -> AskedQuestion:
         """What the first page asks."""
         return AskedQuestion("fleet").with_words(self.words).in_window()
+
+    async def make_first_page(self) -> None:
+        """Make the first page anew if it is not true, and keep it for the next start. Raises what the question does."""
+        before = self.book.kept(self.first_page)
+        await self.book.make(self.first_page)
+        answer = self.book.kept(self.first_page)
+        if self.kept_page is None or answer is None or answer is before or answer.took < SLOW:
+            return
+        file, shown = self.kept_page, [page.sections for page in PAGES if page.name == "fleet" and not page.words]
+        await self.book.counting(lambda: keep_page(file, self.first_page, answer, shown))
 
     @property
     def routes(self) -> list[Route]:
@@ -187,11 +203,13 @@ class Service:
                 if SERVED[page.name].place and (because := self.state.unready()):
                     problem = f"there is nothing to show yet: {because}"
                     return self._no_answer(http, request, 503, problem, "this page says more when it is read again", AGAIN)
-                return await self._drawn(await self.book.get(request), request, http, page.sections)
+                return await self._drawn(await self.book.get(request, patience=self.patience), request, http, page.sections)
             except BadRequestError as error:
                 return self._no_answer(http, request, 400, error.problem, error.hint)
             except UllageError as error:
                 return self._no_answer(http, request, _status(error), error.problem, error.hint)
+            except BeingMadeError as error:
+                return self._being_made(http, request, error)
             except BusyError as error:
                 return self._no_answer(http, request, 503, error.problem, error.hint, error.again)
 
@@ -213,7 +231,11 @@ class Service:
         return request
 
     async def _drawn(self, answer: Answer, request: AskedQuestion, http: HttpRequest, sections: tuple[str, ...]) -> Response:
-        frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state(), answer.version)
+        state = self.state.page_state()
+        if answer.version not in ("", self.state.store.version()) and (answer.restored or answer.took > PATIENCE):
+            when = iso(round(answer.made * 1000))[11:16]
+            state = replace(state, doubts=[*state.doubts, f"This page was computed at {when} UTC; a newer one is being computed."])
+        frame = frame_of(http.url.path, http.query_params.multi_items(), request, state, answer.version)
         return self._whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
 
     def _whole(self, body: bytes, form: str, answer: Answer) -> Response:
@@ -228,6 +250,14 @@ class Service:
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
         headers = {} if again is None else {"Retry-After": f"{again}"}
         return Response(html(no_answer_view(problem, hint), frame), status, headers, media_type=KINDS["html"])
+
+    def _being_made(self, http: HttpRequest, request: AskedQuestion | None, error: BeingMadeError) -> Response:
+        """Return a page that looks again by itself, and says how far it is."""
+        before = request and self.book.kept(request)
+        usual = f", of about {before.took:.0f} s" if before else ""
+        said = self._no_answer(http, request, 503, f"{error.problem}{usual}", "it shows by itself once it is there", error.again)
+        said.headers["Refresh"] = f"{error.again}"
+        return said
 
     async def missing(self, http: HttpRequest, _: Exception) -> Response:
         """Answer where there is nothing."""

@@ -75,6 +75,11 @@ def _source_words(state: PageState) -> Markup:
     return element("span", " ".join(state.words), class_="source")
 
 
+def whole_window_frame() -> PageFrame:
+    """Return the frame of a page of which no time is said, without what stands above it."""
+    return PageFrame(Markup(""), _address_in(()), LIVE_SCRIPT)
+
+
 def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> Sequence[Child]:
     """Return what is said of a page whose window nobody chose: which it is, and where all of the store is."""
     if request is None or not request.up_to_last_sample:

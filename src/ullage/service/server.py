@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,10 +16,12 @@ from ullage.errors import UllageError
 from ullage.service.application import Service, application
 from ullage.service.guard import Guard
 from ullage.service.logs import ServiceLog
+from ullage.service.served import AskedQuestion
 from ullage.service.workers import TooLongError
 
 GRACE = 5  # s that requests have to end when the service does
 LOOK = 5.0  # s between two looks whether the store has changed
+SLOW_PAGES, PAUSES = 8, 10.0  # answers that are made ahead, and how many times as long as its making each of them stands
 LONGEST_WAIT = 600.0  # s between two tries to count what could not be counted
 
 
@@ -107,7 +110,9 @@ class RunningService:
             if version != seen and not self.service.state.unready():
                 seen = version
                 try:
-                    await self.service.book.make(self.service.first_page)
+                    await self.service.make_first_page()
+                    for request in self.service.book.slow_ones(SLOW_PAGES):
+                        await self._make_ahead(request)
                 except UllageError as error:
                     self.log("no answer", {"page": "/", "problem": error.problem})
                 except TooLongError:  # it was somebody's question, which has less time
@@ -115,6 +120,13 @@ class RunningService:
                 except Exception as error:  # a bug of ours ends a question, not the service
                     self.log("failure", {"page": "/", "problem": repr(error)})
             await asyncio.sleep(LOOK)
+
+    async def _make_ahead(self, request: AskedQuestion) -> None:
+        """Make an answer anew that takes long and was asked for; no oftener than that it takes a tenth of a thread."""
+        kept = self.service.book.kept(request)
+        if kept is not None and time.time() - kept.made > PAUSES * kept.took:
+            with contextlib.suppress(UllageError):  # who asks hears of it
+                await self.service.book.make(request)
 
     async def _keep_telling(self) -> None:
         """Tell pages that stay open when the store or the state of its source has changed."""

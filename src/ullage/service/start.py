@@ -19,6 +19,7 @@ from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
 from ullage.service.follow import Follower, FollowPlan, StoppedError
 from ullage.service.guard import LOOPBACK, Access
+from ullage.service.kept_page import NAME
 from ullage.service.logs import ServiceLog
 from ullage.service.served import AskedQuestion
 from ullage.service.server import Filler, RunningService
@@ -44,7 +45,7 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
     if filler is not None:
         filler.start()
     totals = TotalsBook(_totals_file(settings, state, filler), lambda since, until: _fleet_document(state.store, settings, since, until))
-    return RunningService(Service(book, state, settings.words(), access, totals), log, filler)
+    return RunningService(Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME)), log, filler)
 
 
 def _totals_file(settings: ServiceSettings, state: ServiceState, filler: Filler | None) -> Path:
