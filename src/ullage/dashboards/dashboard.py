@@ -30,7 +30,10 @@ class PanelQuery:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """How a table shows a label or a query: its heading, the unit of its numbers, and the dashboard to which each of its names leads."""
+    """How a table shows a label or a query: its heading, the unit of its numbers, and where each of its names leads.
+
+    "job?job_id" is the dashboard of a job, with the name as its `job_id`.
+    """
 
     heading: str
     unit: Unit | None = None

@@ -9,12 +9,11 @@ from ullage.dashboards.recorded import ShownSums, headline, ranked, roofs_and_po
 
 CLUSTER = ChosenLabel("cluster", "Cluster", "cluster:ullage_measured_gpus:sum", several=True)
 _CLUSTERS = ShownSums("cluster", (CLUSTER,))
-_TEAM, _JOB, _HOST = "team?cluster&namespace&user", "job?cluster&job_id", "host?cluster&host"
 
 JOB_COLUMNS = {
-    "job_id": TableColumn("Job", leads_to=_JOB),
-    "user": TableColumn("User", leads_to=_TEAM),
-    "namespace": TableColumn("Namespace", leads_to=_TEAM),
+    "job_id": TableColumn("Job", leads_to="job?job_id"),
+    "user": TableColumn("User", leads_to="team?user"),
+    "namespace": TableColumn("Namespace", leads_to="team?namespace"),
     "cluster": TableColumn("Cluster"),
 }
 
@@ -32,7 +31,7 @@ _TABLES = PanelRow(
             ranked(
                 "Users",
                 ShownSums("user", (CLUSTER,), ('user!=""',)),
-                {"user": TableColumn("User", leads_to="team?cluster&user"), "cluster": TableColumn("Cluster")},
+                {"user": TableColumn("User", leads_to="team?user"), "cluster": TableColumn("Cluster")},
             ),
             width=12,
         ),
@@ -40,7 +39,7 @@ _TABLES = PanelRow(
             ranked(
                 "Namespaces",
                 ShownSums("namespace", (CLUSTER,), ('namespace!=""',)),
-                {"namespace": TableColumn("Namespace", leads_to="team?cluster&namespace"), "cluster": TableColumn("Cluster")},
+                {"namespace": TableColumn("Namespace", leads_to="team?namespace"), "cluster": TableColumn("Cluster")},
             ),
             width=12,
         ),
@@ -48,7 +47,7 @@ _TABLES = PanelRow(
             ranked(
                 "Hosts",
                 ShownSums("host", (CLUSTER,)),
-                {"host": TableColumn("Host", leads_to=_HOST), "cluster": TableColumn("Cluster")},
+                {"host": TableColumn("Host", leads_to="host?host"), "cluster": TableColumn("Cluster")},
             ),
             width=12,
         ),

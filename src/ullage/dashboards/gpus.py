@@ -38,7 +38,7 @@ def gpu_rows(chosen: tuple[ChosenLabel, ...]) -> PanelRow:
                 width=24,
                 height=10,
                 columns={
-                    "host": TableColumn("Host", leads_to="host?cluster&host"),
+                    "host": TableColumn("Host", leads_to="host?host"),
                     "gpu": TableColumn("GPU"),
                     "GPU_I_ID": TableColumn("MIG instance"),
                     "model": TableColumn("Model"),
@@ -98,7 +98,7 @@ def _share(title: str, description: str, name: str, label: str, chosen: tuple[Ch
         description,
         (PanelQuery(share, instant=True),),
         columns={
-            "host": TableColumn("Host", leads_to="host?cluster&host"),
+            "host": TableColumn("Host", leads_to="host?host"),
             "gpu": TableColumn("GPU"),
             "cluster": TableColumn("Cluster"),
             label: TableColumn(label.capitalize()),

@@ -221,14 +221,16 @@ def _property(name: str, value: Any) -> Any:
 
 
 def _address(leads_to: str) -> str:
-    """Return where a name leads: to a dashboard that shows the same time of the same data source, with some labels of the row chosen.
+    """Return where a name leads: to a dashboard that shows the same time, data source and clusters, with the name chosen.
+
+    The row's own cluster is not named: a fleet without that label has no such column, and the address would be wrong.
 
     >>> _address("job?job_id")
-    '/d/ullage-job?${__url_time_range}&var-datasource=${datasource}&var-job_id=${__data.fields.job_id:percentencode}'
+    '/d/ullage-job?${__url_time_range}&var-datasource=${datasource}&${cluster:queryparam}&var-job_id=${__data.fields.job_id:percentencode}'
     """
-    name, _, labels = leads_to.partition("?")
-    chosen = "".join(f"&var-{label}=${{__data.fields.{label}:percentencode}}" for label in labels.split("&") if label)
-    return f"/d/{UID.format(name)}?${{__url_time_range}}&var-{SOURCE}=${{{SOURCE}}}{chosen}"
+    name, _, label = leads_to.partition("?")
+    kept = f"${{__url_time_range}}&var-{SOURCE}=${{{SOURCE}}}&${{cluster:queryparam}}"
+    return f"/d/{UID.format(name)}?{kept}&var-{label}=${{__data.fields.{label}:percentencode}}"
 
 
 _KINDS: dict[str, Callable[[Panel], Any]] = {"figure": _figure, "course": _course, "stack": _course, "bars": _bars, "table": _table}
