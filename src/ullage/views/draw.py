@@ -15,10 +15,12 @@ SMALL = 12
 MARGIN, HEAD = 24.0, 34.0  # around a picture that is a file of its own, and above it for its title
 
 
-def picture(name: str, title: str, description: str, size: tuple[float, float], *body: Child, standalone: bool) -> Markup:
+def picture(
+    name: str, title: str, description: str, size: tuple[float, float], *body: Child, standalone: bool, **of_page: str | None
+) -> Markup:
     """Return an SVG document of `size` (width, height) that a screen reader announces by `title` and `description`.
 
-    `name` makes its ids, so that several pictures may share a page.
+    `name` makes its ids, so that several pictures may share a page. What the script of a page reads of it are attributes, `of_page`.
     """
     key = f"{name}-{number(size[0])}"
     x, y, width, height = (-MARGIN, -MARGIN - HEAD, size[0] + 2 * MARGIN, size[1] + 2 * MARGIN + HEAD) if standalone else (0.0, 0.0, *size)
@@ -33,7 +35,7 @@ def picture(name: str, title: str, description: str, size: tuple[float, float], 
         role="img",
         class_="picture",
         aria_labelledby=f"{key}-title {key}-desc",
-        **({"width": width, "height": height} if standalone else {}),
+        **({"width": width, "height": height} if standalone else of_page),
     )
 
 

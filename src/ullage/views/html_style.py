@@ -1,4 +1,4 @@
-"""The style sheet and the script of an HTML report. Both are inline, and both are named by hash in its security policy."""
+"""The style sheet of an HTML report. It is inline, and named by hash in the report's security policy."""
 
 from __future__ import annotations
 
@@ -67,6 +67,21 @@ th[aria-sort=descending] button::after{content:"\\00a0↓"}
 ol.notes{padding-left:1.6rem;max-width:48rem}
 ol.notes>li{margin:.9rem 0}
 ol.notes>li::marker{color:var(--muted);font-variant-numeric:tabular-nums}
+.tools{display:flex;flex-wrap:wrap;gap:.4rem 1rem;align-items:center;max-width:none;
+margin:1.2rem 0 -.6rem;font-size:.875rem;color:var(--muted)}
+figure .tools{margin:.6rem 0 0}
+.tools label{display:flex;gap:.4rem;align-items:center;min-width:0}
+.tools input,.tools button{font:inherit;color:var(--ink);accent-color:var(--ofu)}
+.tools input[type=search],.tools button{background:var(--paper);border:1px solid var(--muted);border-radius:3px;
+padding:.2rem .5rem;min-width:0}
+.tools input[type=range]{width:min(16rem,50vw)}
+.tools button{cursor:pointer;min-width:1.9rem}
+.tools summary{cursor:pointer}
+.tools details[open]{flex-basis:100%}
+.tools fieldset{display:flex;flex-wrap:wrap;gap:.3rem 1rem;border:0;margin:.3rem 0;padding:0}
+.tools :focus-visible{outline:2px solid var(--ofu);outline-offset:2px}
+[data-zoom]{cursor:crosshair;touch-action:pan-y;user-select:none;-webkit-user-select:none}
+[data-zoom] line{vector-effect:non-scaling-stroke}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
 @media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
 @media print{
@@ -78,6 +93,7 @@ h2,h3{break-after:avoid}
 figure,tr,.key{break-inside:avoid}
 thead{display:table-header-group}
 .scroll{overflow:visible}
+.tools,.pointer{display:none}
 thead button::after{content:none!important}
 }
 """
@@ -104,35 +120,6 @@ border-radius:3px;padding:.3rem .5rem;min-width:0;max-width:100%}
 .skip:focus{position:static}
 body>.site+main{padding-top:clamp(1.5rem,4vw,3rem)}
 @media print{.site{display:none}}
-"""
-
-# Every table with numbers in `data-v` sorts by a click on its head; the third click brings the report's order back.
-SCRIPT = """
-for (const table of document.querySelectorAll("table.sorts")) {
-  const body = table.tBodies[0], first = [...body.rows];
-  [...table.tHead.rows[0].cells].forEach((head, at) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const words = head.classList.contains("words"), was = head.getAttribute("aria-sort");
-      const order = words ? ["ascending", "descending"] : ["descending", "ascending"];
-      const now = was === null ? order[0] : was === order[0] ? order[1] : null;
-      for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
-      if (now) head.setAttribute("aria-sort", now);
-      const sign = now === "ascending" ? 1 : -1;
-      const value = row => words ? row.cells[at].textContent : row.cells[at].dataset.v;
-      const rows = now === null ? first : [...first].sort((a, b) => {
-        const x = value(a), y = value(b);
-        if (words) return sign * x.localeCompare(y, "en", {numeric: true});
-        if (x === undefined || y === undefined) return (x === undefined) - (y === undefined);
-        return sign * (x - y);
-      });
-      body.append(...rows);
-    });
-  });
-}
 """
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ullage.views.draw import NARROW, WIDE
-from ullage.views.html_style import SCRIPT, SITE, style
+from ullage.views.html_style import SITE, style
 from ullage.views.markup import Child, Markup, element
+from ullage.views.page_script import SCRIPT
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from ullage.render.svg.calendar import HOUR, ticks
 from ullage.render.svg.kit import levels
 from ullage.reports.fleet.fleet import BUCKETS, CoursePoint
+from ullage.views.declared import iso
 from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import percent, span
@@ -49,7 +50,16 @@ def course(points: Sequence[CoursePoint], window: tuple[int, int] | None = None,
         if ofu or busy
         else text((left + right) / 2, TOP + PLOT * 0.4, "OFU is not known at any time in this window", anchor="middle", colour="muted"),
         standalone=standalone,
+        data_names="OFU;GPU utilization" if points else None,
+        data_plot=f"{number(TOP)} {number(TOP + PLOT)}" if points else None,
+        data_values=Markup("|".join(_value(point, edges[point.time]) for point in points)) or None,
     )
+
+
+def _value(point: CoursePoint, edge: tuple[float, float]) -> str:
+    """Return what a page says of a step where it is pointed at, and where the step is."""
+    told = ["unknown" if value is None else percent(value, 1) for value in (known(point.ofu), known(point.gpu_util))]
+    return ";".join([number((edge[0] + edge[1]) / 2), iso(point.time)[:16].replace("T", " "), *told])
 
 
 def bucket(points: Sequence[CoursePoint], window: tuple[int, int] | None = None) -> int:

@@ -16,6 +16,7 @@ from ullage.views.times import seconds
 
 ROW, MOST_ROWS, MOST_MARKS = 18.0, 3, 60
 SHORTEST = 3.0  # pixels: a shorter region is not drawn
+ALONG = "along"  # what lies along the axis of time, and is drawn wider where a page looks closer
 LEGIBLE = 60.0  # pixels: what is left of a name in less says nothing
 
 
@@ -90,4 +91,5 @@ def _bracket(left: float, right: float, name: str, long: int, top: float) -> Mar
         box(left, top, max(right - left - 1, 1.0), ROW - 3, "full"),
         line(left + 0.5, top, left + 0.5, top + ROW - 3, "muted"),
         text(left + 5, top + 11.5, words, size=SMALL - 1) if fits else None,
+        class_=ALONG,
     )

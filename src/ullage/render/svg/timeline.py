@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ullage.recording import Mode
 from ullage.render.svg.axis import ticks
 from ullage.render.svg.kit import captions, legend, square
-from ullage.render.svg.marks import marks
+from ullage.render.svg.marks import ALONG, marks
 from ullage.render.svg.strips import WORDS, described, pieces, shares, stacked, strip
 from ullage.sums.lanes import timeline as reduction
 from ullage.sums.lanes.run import Run
@@ -78,7 +78,8 @@ def timeline(run: Run, *, window: tuple[int, int] | None = None, width: int = WI
     told = "; ".join(described(lane, shares(lane, begin, end)) for lane in shown)
     about = f"{seconds(end - begin)}{' of ' + seconds(high - low) if why else ''}. {told or 'Nothing was recorded'}."
     defs = element("defs", hatch(key, "unknown"))
-    return picture("timeline", TITLE, about, (width, y), defs, parts, standalone=standalone)
+    zoom = " ".join(number(edge) for edge in (left, right, begin - low, end - low)) if found else None
+    return picture("timeline", TITLE, about, (width, y), defs, parts, standalone=standalone, data_zoom=zoom)
 
 
 def _looked(run: Run, shown: Sequence[TimelineLane], whole: tuple[int, int], window: tuple[int, int] | None) -> tuple[int, int, str]:
@@ -155,10 +156,11 @@ def _lanes(
         name += ", shared" if lane.kind == "device" and len(lane.owners) > 1 else ""
         y = _named(rows, name, f"{percent(of[telling])} {WORDS[telling]}" if telling in of else "", plot, y)
         drawn = strip(lane, plot.x, y, plot.lane, exact=exact, column=column, key=plot.key)
-        rows.append(element("g", element("title", described(lane, of)), drawn))
+        rows.append(element("g", element("title", described(lane, of)), drawn, class_=ALONG))
         y += plot.lane + 4
-    below = _axis(parts, plot, zero, top - 2, y + 2, above=False)  # its lines go behind the lanes
-    parts += [*above, *rows]
+    axis: list[Markup] = []
+    below = _axis(axis, plot, zero, top - 2, y + 2, above=False)  # its lines go behind the lanes
+    parts += [element("g", axis, class_=ALONG), *above, *rows]
     return below
 
 
