@@ -114,10 +114,14 @@ def test_a_secret_in_the_settings_is_a_mistake_and_is_not_repeated(tmp_path: Pat
 def test_settings_are_printed_as_a_file_that_says_the_same_without_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ULLAGE_SERVE_TOKEN", "s3cret")
     example = DOCS.read_text().split("```toml\n")[1].split("```")[0]
-    example = "\n".join(line for line in example.splitlines() if not line.startswith(("header_file", "token_file")))
+    example = "\n".join(line for line in example.splitlines() if not line.startswith(("header_file", "token")))
     (tmp_path / "a.toml").write_text(example.replace('"east"', r'"e\"a\\st\u007f\u0007 ü"'))
     said = ask("config", tmp_path / "a.toml")
-    assert said.code == 0 and "s3cret" not in said.out and "# token: hidden, from ULLAGE_SERVE_TOKEN\n# header: none\n" in said.out
+    assert (
+        said.code == 0
+        and "s3cret" not in said.out
+        and "# token: hidden, from ULLAGE_SERVE_TOKEN\n# tokens: none\n# header: none\n" in said.out
+    )
     (tmp_path / "b.toml").write_text(said.out)
     assert read_settings(tmp_path / "b.toml") == read_settings(tmp_path / "a.toml")
     assert ask("config", tmp_path / "b.toml").out == said.out

@@ -31,5 +31,5 @@ def command(file: str | None, check: bool) -> None:
         for one in mistakes:
             click.echo(f"ullage: {one}", err=True)
         raise click.exceptions.Exit(ERROR)
-    settings.token(), settings.headers()  # a secret that can't be read is a mistake, too
+    settings.token(), settings.roles(), settings.headers()  # a secret that can't be read is a mistake, too
     click.echo(f"{file}: nothing is wrong" if check else settings_text(settings).rstrip("\n"))

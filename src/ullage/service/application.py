@@ -15,9 +15,10 @@ from starlette.routing import Route
 
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
+from ullage.service.access import Access, GivenRole
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
-from ullage.service.guard import Access
+from ullage.service.guard import ROLE
 from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
@@ -42,6 +43,8 @@ LONGEST_QUERY = 4_000  # characters
 METRICS_WINDOW = "24h"  # that gauges are over
 AGAIN = 10  # s after which to ask again where there is nothing yet
 METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
+_OTHER = "ask with another token"
+_NO_JOB = ("there is no such job among those that this token lets one see", "")
 _JOB_PAGE = ServicePage("/job", "Job", "job")
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -118,6 +121,8 @@ class Service:
 
     async def metrics(self, http: HttpRequest) -> Response:
         """Say for a Prometheus how full the fleet is, and how the service is."""
+        if _role(http).part is not None:
+            return _problem(403, "metrics are of the whole fleet, and this token is for a part of it", _OTHER)
         families = [*own_families(self.state, self.book, self.statuses)]
         if not self.state.unready():
             try:
@@ -135,11 +140,14 @@ class Service:
         if self.live.full:
             return _problem(503, f"{self.live.most} pages hear what is new; this one stays as it is", "", {"Retry-After": "60"})
         try:
-            return self.live.stream(self._page_request(http.query_params.get("page", "/")))
+            role = _role(http)
+            return self.live.stream(self._page_request(http.query_params.get("page", "/"), role), role)
+        except NotAllowedError as error:
+            return _problem(403, error.problem, error.hint)
         except BadRequestError as error:
             return _problem(400, error.problem, error.hint)
 
-    def _page_request(self, address: str) -> AskedQuestion:
+    def _page_request(self, address: str, role: GivenRole) -> AskedQuestion:
         """Return what the page at an address asks. Raises BadRequestError for an address without a page that changes."""
         path, _, query = address.partition("?")
         page = next((page for page in PAGES if page.path == path), None)
@@ -148,7 +156,7 @@ class Service:
             page = _JOB_PAGE
         if page is None or not SERVED[page.name].place or len(query) > LONGEST_QUERY:
             raise BadRequestError(f"the page {harmless(address, 200)} does not change")
-        return self._request_of(page.name, parse_qsl(query, keep_blank_values=True), named, page.words).in_window()
+        return self._request_of(page.name, parse_qsl(query, keep_blank_values=True), named, page.words, role).in_window()
 
     def _gauges_of(self, answer: Answer) -> Sequence[MetricFamily]:
         """Return the gauges of an answer, made once: of a large fleet that takes longer than all else in a scrape."""
@@ -160,9 +168,9 @@ class Service:
 
     async def reported(self, http: HttpRequest) -> Response:
         """Keep what a job says of itself."""
-        if not self.access.has_token(http.headers):
+        if not _role(http).acts:
             hint = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
-            return _problem(403, "only who has the token of this service may report", hint)
+            return _problem(403, "only who has a token that lets one act may report", hint)
         try:
             said = read_reported_speed(await http.body())
             said.speed()
@@ -182,10 +190,12 @@ class Service:
             try:
                 _check_form(form, only)
                 request = self._request(name, http, {})
-                answer = await self.book.get(request)
+                answer = await self._answer(http, request)
                 if form == "html":
                     return await self._drawn(answer, request, http, ())
                 return self._whole(await self.book.beside(lambda: answer.written(form, only)), form, answer)
+            except NotAllowedError as error:
+                return _problem(403, error.problem, error.hint)
             except BadRequestError as error:
                 return _problem(400, error.problem, error.hint)
             except UllageError as error:
@@ -203,7 +213,9 @@ class Service:
                 if SERVED[page.name].place and (because := self.state.unready()):
                     problem = f"there is nothing to show yet: {because}"
                     return self._no_answer(http, request, 503, problem, "this page says more when it is read again", AGAIN)
-                return await self._drawn(await self.book.get(request, patience=self.patience), request, http, page.sections)
+                return await self._drawn(await self._answer(http, request, self.patience), request, http, page.sections)
+            except NotAllowedError as error:
+                return self._no_answer(http, request, 403, error.problem, error.hint)
             except BadRequestError as error:
                 return self._no_answer(http, request, 400, error.problem, error.hint)
             except UllageError as error:
@@ -219,16 +231,34 @@ class Service:
         """Return what an address asks. Raises BadRequestError for one that asks nothing that can be answered."""
         if len(http.url.query) > LONGEST_QUERY:
             raise BadRequestError(f"the query of an address has at most {LONGEST_QUERY:,} characters")
-        return self._request_of(name, http.query_params.multi_items(), http.path_params, more)
+        return self._request_of(name, http.query_params.multi_items(), http.path_params, more, _role(http))
 
-    def _request_of(self, name: str, query: Iterable[tuple[str, str]], named: Mapping[str, str], more: Mapping[str, Any]) -> AskedQuestion:
+    def _request_of(
+        self, name: str, query: Iterable[tuple[str, str]], named: Mapping[str, str], more: Mapping[str, Any], role: GivenRole
+    ) -> AskedQuestion:
+        """Return what is asked, of what the role may see. Raises BadRequestError, and NotAllowedError for what is of the whole fleet."""
+        if not role.may_ask(name):
+            raise NotAllowedError(f"{SERVED[name].path} is of the whole fleet, and this token is for a part of it", _OTHER)
         pairs = [pair for pair in query if pair[0] not in ("form", "only")]
         try:
             request = request_of(name, pairs, **named).with_words(dict(more)).with_words(self.words)
             request.asked(ReadPlace(), self.state.store.now_ms())
         except UllageError as error:
             raise BadRequestError(error.problem, error.hint) from error
-        return request
+        return role.within_part(request)
+
+    async def _answer(self, http: HttpRequest, request: AskedQuestion, patience: float | None = None) -> Answer:
+        """Return the answer, if it may be seen; a job of others is like one that is not there."""
+        role = _role(http)
+        try:
+            answer = await self.book.get(request, patience=patience)
+        except NoSuchNameError:
+            if role.part is None:
+                raise
+            raise NoSuchNameError(*_NO_JOB) from None
+        if request.name == "job" and role.part is not None and not role.sees_job(await self.book.beside(answer.data)):
+            raise NoSuchNameError(*_NO_JOB)
+        return answer
 
     async def _drawn(self, answer: Answer, request: AskedQuestion, http: HttpRequest, sections: tuple[str, ...]) -> Response:
         state = self.state.page_state()
@@ -270,6 +300,10 @@ class Service:
         return _problem(500, "the service failed to answer; its log says why", "")
 
 
+class NotAllowedError(UllageError):
+    """A request for more than its token lets one see."""
+
+
 class BadRequestError(UllageError):
     """A request that asks nothing that can be answered, whatever is read."""
 
@@ -277,6 +311,11 @@ class BadRequestError(UllageError):
 def application(service: Service) -> Starlette:
     """Return the service as an ASGI application."""
     return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
+
+
+def _role(http: HttpRequest) -> GivenRole:
+    role: GivenRole = http.scope[ROLE]  # the guard has put it there, or let nobody pass
+    return role
 
 
 def _status(error: UllageError) -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,47 +10,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ullage.service.access import Access
 from ullage.service.live_script import LIVE_SCRIPT
 from ullage.views.json_text import json_text
 from ullage.views.page import site_policy
 
 LARGEST_BODY = 64 * 1024  # bytes that a request may send
 OPEN = ("/healthz", "/readyz")  # an orchestrator asks these, and has no token
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+ROLE = "ullage.role"  # where a request's scope has what it may do
 
 _PAGES_MAY = site_policy(LIVE_SCRIPT)
 
 Log = Callable[[str, Mapping[str, object]], None]
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may ask: whoever has the `token` ("": everybody who reaches the port), by one of the names `hosts` of this service."""
-
-    token: str = ""
-    hosts: tuple[str, ...] = LOOPBACK
-
-    def allows(self, headers: Headers) -> bool:
-        """Return whether a request has the token: as a bearer token, or as the password of a browser's dialog."""
-        return not self.token or self.has_token(headers)
-
-    def has_token(self, headers: Headers) -> bool:
-        """Return whether a request has the token that there is."""
-        kind, _, said = headers.get("authorization", "").partition(" ")
-        given = said.strip() if kind.lower() == "bearer" else _password(said) if kind.lower() == "basic" else ""
-        return bool(self.token) and hmac.compare_digest(given.encode(), self.token.encode())
-
-    def names(self, host: str) -> bool:
-        """Return whether a request is for this service by name: a page of another site can't ask it by a name of its own."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
-        return bool(self.token) or name.lower() in self.hosts
-
-
-def _password(said: str) -> str:
-    try:
-        return base64.b64decode(said, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return ""
 
 
 @dataclass
@@ -93,7 +61,8 @@ class Guard:
         headers = Headers(scope=scope)
         if not self.access.names(headers.get("host", "")):
             return _refused(421, "this service does not answer to that host name", "add the name to the setting `hosts`, or use 127.0.0.1")
-        if scope["path"] not in OPEN and not self.access.allows(headers):
+        scope[ROLE] = self.access.role_of(headers)
+        if scope["path"] not in OPEN and scope[ROLE] is None:
             return _refused(
                 401, "this service wants its token", "send 'Authorization: Bearer TOKEN', or TOKEN as a password", challenge=True
             )

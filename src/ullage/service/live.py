@@ -17,6 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ullage.errors import UllageError
+from ullage.service.access import GivenRole
 from ullage.service.answers import AnswerBook, BusyError
 from ullage.service.served import AskedQuestion
 from ullage.service.state import ServiceState
@@ -53,9 +54,9 @@ class LivePages:
         self._closed = True
         self._wake()
 
-    def stream(self, request: AskedQuestion) -> StreamingResponse:
-        """Return the response that tells a page what is new."""
-        return _CountedStream(self, self._events(request))
+    def stream(self, request: AskedQuestion, role: GivenRole) -> StreamingResponse:
+        """Return the response that tells a page what is new, as far as who reads it may see it."""
+        return _CountedStream(self, self._events(request, role))
 
     @property
     def full(self) -> bool:
@@ -70,7 +71,7 @@ class LivePages:
         said = self.state.page_state()
         return " ".join(said.words), tuple(said.doubts)
 
-    async def _events(self, request: AskedQuestion) -> AsyncIterator[bytes]:
+    async def _events(self, request: AskedQuestion, role: GivenRole) -> AsyncIterator[bytes]:
         yield f"retry: {AGAIN_MS}\n\n".encode()
         told, version, answered = None, "", -self.every
         loop = asyncio.get_running_loop()
@@ -80,7 +81,7 @@ class LivePages:
                 told = source
                 yield _event("state", {"source": source[0], "doubts": source[1]})
             if self.state.store.version() != version and answered + self.every <= loop.time():
-                answered, headline = loop.time(), await self._headline(request)
+                answered, headline = loop.time(), await self._headline(request, role)
                 if headline is not None and headline["version"] != version:
                     version = headline["version"]
                     yield _event("headline", headline)
@@ -92,11 +93,13 @@ class LivePages:
                 continue
             yield b":\n\n"
 
-    async def _headline(self, request: AskedQuestion) -> Mapping[str, str] | None:
+    async def _headline(self, request: AskedQuestion, role: GivenRole) -> Mapping[str, str] | None:
         if self.state.unready():
             return None
         try:
             answer = await self.book.get(request)
+            if request.name == "job" and role.part is not None and not role.sees_job(answer.data()):
+                return None
         except (UllageError, BusyError):
             return None  # the page stays as it is, and says of when that was
         view, line = answer.view, answer.view.headline

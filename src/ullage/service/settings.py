@@ -20,6 +20,7 @@ import msgspec
 
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
+from ullage.service.access import GivenRole, read_roles
 from ullage.service.served import ReadPlace, request_of
 from ullage.written_values import seconds
 
@@ -47,6 +48,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9748
     hosts: list[str] = msgspec.field(default_factory=list)
     token_file: str = ""
+    tokens_file: str = ""
     answer_limit: str = "60s"
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
@@ -63,8 +65,15 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def token(self) -> str:
         """Return the token, "" for none. Raises UllageError for a file that can't be read or is empty."""
         found = os.environ.get(TOKEN, "").strip()
+        if TOKEN in os.environ and not found:
+            raise UllageError(f"{TOKEN} is set, and holds no token", "put one into it, or unset it: an empty one opens no door")
         place = self.token_file or _credential("token")
         return found or (_secret(place) if place else "")
+
+    def roles(self) -> tuple[tuple[str, GivenRole], ...]:
+        """Return further tokens and what each lets one do. Raises UllageError that names the line of a mistake in their file."""
+        place = self.tokens_file or _credential("tokens")
+        return read_roles(_secret(place), place) if place else ()
 
     def headers(self) -> dict[str, str]:
         """Return the HTTP headers for the source: 'NAME: VALUE', a line each."""
@@ -76,8 +85,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 def settings_text(settings: ServiceSettings) -> str:
     """Return settings as a file that says the same, and where the secrets come from, but no secret."""
     lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__ if name != "defaults"]
-    for what, variable, place in (("token", TOKEN, settings.token_file), ("header", HEADER, settings.header_file)):
-        origin = variable if os.environ.get(variable, "").strip() else place or _credential(what)
+    files = ((settings.token_file, TOKEN), (settings.tokens_file, ""), (settings.header_file, HEADER))
+    for what, (place, variable) in zip(("token", "tokens", "header"), files, strict=True):
+        origin = variable if variable and os.environ.get(variable, "").strip() else place or _credential(what)
         lines.append(f"# {what}: {f'hidden, from {harmless(origin)}' if origin else 'none'}")
     lines += ["", "[defaults]", *(f"{_toml(word)} = {_toml(value)}" for word, value in settings.defaults.items())]
     return "\n".join(lines) + "\n"

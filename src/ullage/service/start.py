@@ -15,10 +15,10 @@ from ullage.demo import demo
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
+from ullage.service.access import LOOPBACK, Access
 from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
 from ullage.service.follow import Follower, FollowPlan, StoppedError
-from ullage.service.guard import LOOPBACK, Access
 from ullage.service.kept_page import NAME
 from ullage.service.logs import ServiceLog
 from ullage.service.served import AskedQuestion
@@ -65,13 +65,14 @@ def _fleet_document(store: WatchedStore, settings: ServiceSettings, since: int, 
 
 def access_of(settings: ServiceSettings) -> Access:
     """Return who may ask. Raises UllageError where everybody could: a service that others reach needs a token."""
-    token = settings.token()
-    if not token and settings.host not in ("127.0.0.1", "localhost", "::1"):
+    token, roles = settings.token(), settings.roles()
+    if not (token or roles) and settings.host not in ("127.0.0.1", "localhost", "::1"):
         raise UllageError(
             f"others can reach {settings.host}, and no token says who may ask",
-            "put a token into ULLAGE_SERVE_TOKEN or the file of the setting `token_file`, or serve on 127.0.0.1 behind a proxy that asks",
+            "put a token into ULLAGE_SERVE_TOKEN or the file of `token_file` or `tokens_file`, or serve on 127.0.0.1 behind a proxy",
         )
-    return Access(token, (*LOOPBACK, settings.host.lower(), *(host.lower() for host in settings.hosts)))
+    names = (settings.host, *settings.hosts)
+    return Access(token, (*LOOPBACK, *(name.lower() for name in names)), roles)
 
 
 def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, Filler | None]:
