@@ -1,4 +1,8 @@
-"""One class name for one concept: no two public classes of the project are called alike, but for those listed here."""
+"""One class name for one concept: no two public classes of the project are called alike, but for those listed here.
+
+A trainer's adapter also has the name that its users look for (`ullage.adapters.lightning.MfuCallback`,
+`ullage.adapters.verl_omni.DiffusionFlopsCounter`): another name for a class that has its own.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "ullage"
-# Names that stand twice for a reason: the same class of two trainers, by the name that its users look for.
-REPEATED = "DiffusionFlopsCounter MfuCallback"
+# Names that stand twice for a reason.
+REPEATED = ""
 
 
 def public_classes() -> Counter[str]:

@@ -12,7 +12,7 @@ from ullage.errors import UllageError, missing_extra
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library
 
 
-class MfuCallback(base("Callback", *PACKAGES)):  # type: ignore[misc]
+class LightningMfuCallback(base("Callback", *PACKAGES)):  # type: ignore[misc]
     """Logs `tflops_per_gpu` and `mfu` every `log_every_n_steps` optimiser steps, over all batches since; `hfu` where it differs.
 
     The model is `model` (a module with a config, or a configuration), else the first part of the LightningModule that has a
@@ -71,6 +71,9 @@ class MfuCallback(base("Callback", *PACKAGES)):  # type: ignore[misc]
         """Stop counting."""
         del trainer, pl_module
         self.window = None
+
+
+MfuCallback = LightningMfuCallback
 
 
 def configured(module: Any) -> Any | None:

@@ -12,7 +12,7 @@ from ullage.adapters.torch import StepWindow, TorchMeter
 from ullage.errors import UllageError
 
 
-class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc]
+class TransformersMfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc]
     """Logs `tflops_per_gpu` and `mfu` as often as the Trainer logs its loss, over all steps since; `hfu` where it differs.
 
     What is counted is what the model is given: its lengths, true and padded, at each forward pass with a gradient. The time
@@ -27,7 +27,7 @@ class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc
         self._hook: Any = None
 
     @classmethod
-    def attach(cls, trainer: Any, **options: Any) -> MfuCallback:
+    def attach(cls, trainer: Any, **options: Any) -> TransformersMfuCallback:
         """Return a callback added to a trainer before those that report, so that TensorBoard and the like show its numbers too."""
         callback = cls(**options)
         trainer.callback_handler.callbacks.insert(1, callback)  # behind the one that decides when to log
@@ -78,6 +78,9 @@ class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc
         if self._hook is not None:
             self._hook.remove()
         self._hook = self.window = None
+
+
+MfuCallback = TransformersMfuCallback
 
 
 def counting(window: StepWindow, names: Sequence[str]) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:

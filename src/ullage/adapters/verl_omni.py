@@ -64,13 +64,13 @@ def _peak(given: str, *others: str) -> float:
     return promised_tflops()
 
 
-class DiffusionFlopsCounter(diffusion.DiffusionFlopsCounter):
+class VerlOmniFlopsCounter(diffusion.DiffusionFlopsCounter):
     """The FLOPs of a diffusion trainer's steps, with this device's peak where no other is given.
 
     Raises UllageError for an architecture that nobody registered: before the first step, never at one.
 
     >>> config = dict(patch_size=2, in_channels=64, num_layers=1, attention_head_dim=16, num_attention_heads=3, joint_attention_dim=40)
-    >>> counter = DiffusionFlopsCounter("QwenImagePipeline", config, peak=989.4)
+    >>> counter = VerlOmniFlopsCounter("QwenImagePipeline", config, peak=989.4)
     >>> counter.estimate_flops([4096], [128], 2.0, num_timesteps=10, num_forward_passes=2)[1]
     989.4
     """
@@ -101,6 +101,9 @@ class DiffusionFlopsCounter(diffusion.DiffusionFlopsCounter):
         except UllageError as error:
             self._notes.say("step", error)
             return math.nan, self.promised()
+
+
+DiffusionFlopsCounter = VerlOmniFlopsCounter  # what it is called in VeRL-Omni
 
 
 def allgather_diffusion_flops_meta(meta: Mapping[str, Any], group: Any = None) -> dict[str, Any]:
