@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from tests.store.test_rollups import store_of
@@ -17,6 +24,7 @@ from ullage.errors import UllageError
 from ullage.questions.fleet import fleet
 from ullage.store import spark_session
 from ullage.store.spark_session import spark_address
+from ullage.store.store import Store
 
 CLUSTER = "spark://local-cluster[2,1,512]"
 needs_spark = pytest.mark.skipif(
@@ -75,6 +83,103 @@ def test_random_fleets_that_change_in_time_are_the_same_on_spark(seed, tmp_path)
     assert told("fleet", sources=place, engine=CLUSTER) == told("fleet", sources=place)
 
 
+@pytest.mark.full
+@needs_spark
+def test_a_job_the_doctor_and_a_waterfall_are_those_of_duckdb(changing):
+    jobs = [group["key"] for group in told("fleet", sources=(changing,), by="job")["groups"]]
+    job = next(key for key in jobs if key.isdecimal())
+    for name, given in (("job", {"id": job}), ("doctor", {}), ("waterfall", {"job": job})):
+        assert told(name, sources=(changing,), engine=CLUSTER, **given) == told(name, sources=(changing,), **given), name
+
+
+@pytest.mark.full
+@needs_spark
+def test_rollups_made_by_spark_are_those_of_duckdb(tmp_path):
+    for engine in ("duckdb", CLUSTER):
+        store_of(2, tmp_path / engine[:5], parts=2)
+        assert Store.open(tmp_path / engine[:5], engine=engine).roll_up() > 0
+    ours, theirs = (sorted((tmp_path / name / "rollups").iterdir()) for name in ("duckd", "spark"))
+    assert [path.name for path in ours] == [path.name for path in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        left, right = (pq.read_table(path) for path in (one, other))
+        keys = [(name, "ascending") for name in left.column_names]
+        assert left.schema.equals(right.schema, check_metadata=True)
+        assert left.sort_by(keys).equals(right.sort_by(keys)), one.name
+
+
+def executors(context):
+    """The processes of a local cluster's executors."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if context.applicationId in words and any("ExecutorBackend" in word for word in words):
+            found.append(int(place.name))
+    return found
+
+
+@pytest.mark.full
+@needs_spark
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="executors are found in /proc")
+def test_an_executor_that_is_killed_while_it_works_changes_no_number(changing):
+    session = spark_session.spark_session(spark_address(CLUSTER))
+    tracker = session.sparkContext.statusTracker()
+    killed, over = [], threading.Event()
+
+    def kill():
+        while not over.wait(0.02):
+            working = [stage for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) and info.numActiveTasks]
+            if working and len(killed) < 2 and len(pids := [pid for pid in executors(session.sparkContext) if pid not in killed]) == 2:
+                os.kill(pids[0], signal.SIGKILL)  # the next one only when the cluster has put another in its place
+                killed.append(pids[0])
+
+    watcher = threading.Thread(target=kill)
+    watcher.start()
+    try:
+        found = told("fleet", sources=(changing,), engine=CLUSTER)
+    finally:
+        over.set()
+        watcher.join()
+    assert killed
+    assert found == told("fleet", sources=(changing,))
+
+
+@pytest.fixture(scope="module")
+def connect():
+    """The address of a server of Spark Connect on this machine, with a cluster of its own."""
+    home = Path(importlib.util.find_spec("pyspark").origin).parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    conf |= {"spark.ui.enabled": "false", "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    command = [home / "bin" / "spark-submit", "--master", "local-cluster[2,1,512]", "--class", server, *words, "spark-internal"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield f"sc://127.0.0.1:{port}"
+        process.terminate()
+
+
+@pytest.mark.full
+@needs_spark
+def test_a_fleet_through_connect_is_that_of_duckdb(connect, changing):
+    # in a process of its own: one process is either a client of Connect or a driver
+    words = [sys.executable, "-m", "ullage", "fleet", "--json"]
+    expected = subprocess.run([*words, changing], capture_output=True, check=True).stdout
+    found = subprocess.run([*words, changing, "--engine", connect], capture_output=True, check=True).stdout
+    assert json.loads(found) | {"command": ""} == json.loads(expected) | {"command": ""}
+
+
 # --- what is wrong is said in one error, in bounded time ---
 
 
@@ -103,6 +208,26 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch, tmp_path):
     assert refused.value.hint == "pip install 'ullage[spark]'"
 
 
+@pytest.mark.full
+@needs_spark
+def test_a_file_that_executors_do_not_find_is_named_and_so_is_a_damaged_one(tmp_path):
+    store_of(1, tmp_path / "store")
+    store = Store.open(tmp_path / "store", engine=CLUSTER)
+    samples = store.samples()
+    [part] = [tmp_path / "store" / part.file for part in store.manifest().parts]
+    content = part.read_bytes()
+    part.rename(tmp_path / "elsewhere")
+    with pytest.raises(UllageError, match="can't see .*" + part.name) as refused:
+        samples.aggregate(sum=samples.span_ms.sum()).to_pyarrow()
+    assert "shared file system" in refused.value.hint
+    where = pq.ParquetFile(tmp_path / "elsewhere").metadata.row_group(0)
+    [column] = [where.column(at) for at in range(where.num_columns) if where.column(at).path_in_schema == "span_ms"]
+    last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    part.write_bytes(content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :])
+    with pytest.raises(UllageError, match="not as it was written"):
+        samples.aggregate(sum=samples.span_ms.sum()).to_pyarrow()
+
+
 @needs_spark
 def test_without_java_the_error_says_so(monkeypatch):
     monkeypatch.setenv("PATH", "")
@@ -123,8 +248,6 @@ def test_an_address_where_nothing_listens_is_refused_at_once(scheme):
 
 
 def test_help_does_not_load_pyspark():
-    import subprocess
-
     code = (
         "import sys, ullage.__main__ as m\ntry: m.run_command_line()\nexcept SystemExit: assert not {'pyspark', 'pandas'} & {*sys.modules}"
     )
