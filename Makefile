@@ -42,10 +42,10 @@ unit: $(VENV)/.dev
 
 # torch 2.13: any build of it will do; the CPU's is the smallest
 $(VENV)/.full: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[certify,trackers,trainers]' 'torch==2.13.*'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[certify,spark,trackers,trainers]' 'torch==2.13.*'
 	@touch $@
 
-test-full: $(VENV)/.full lint types imports ## the long checks too: certificates of every architecture, the trainers and trackers (needs torch, which it installs)
+test-full: $(VENV)/.full lint types imports ## the long checks too: certificates of every architecture, the trainers and trackers, Spark where Java is (needs torch, which it installs)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/.dev ## speed beside the peers; prints ratios
