@@ -18,6 +18,7 @@ TELEMETRY = {
     "fleet-by-model": "fleet fleet --by model",
     "fleet-by-namespace": "fleet fleet --by namespace",
     "fleet-with-jobs": "fleet fleet/samples --jobs fleet/jobs.csv --by job --price 2",
+    "fleet-goodput": "fleet ended/samples --jobs ended/jobs.csv --price 2",
     "fleet-noise": "fleet fleet --noise",
     "fleet-reported": "fleet scrapes --reported trainer.jsonl=100001",
     "fleet-part-of-the-window": "fleet fleet --since 2026-08-10T00:30 --until 2026-08-10T01:10",

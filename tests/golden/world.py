@@ -11,6 +11,7 @@ from tests.command_line import ask
 
 FLEETS = {
     "fleet": "--gpus 48 --hours 2 --seed 3 --faults all --counters",
+    "ended": "--gpus 32 --hours 6 --interval 120 --seed 4 --faults none --outcomes",
     "moving": "--gpus 32 --hours 4 --seed 5 --faults none --changes all --counters",
     "scrapes": "--gpus 8 --hours 0.2 --seed 1 --faults none --format exposition",
     "tables": "--gpus 8 --hours 0.5 --seed 2 --format csv",

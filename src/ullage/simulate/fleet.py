@@ -32,6 +32,7 @@ from ullage.simulate.load import (
     idle_load,
     readings,
 )
+from ullage.simulate.outcomes import goodput_key, outcomes
 from ullage.simulate.schedule import FAMILIES, Draft, ScheduledJob, draw_jobs
 from ullage.simulate.specification import CYCLES, NEEDED, NOT_READ, Specification, boundaries, device, host_models, host_name, stream, uuid
 from ullage.tables import JOBS, SAMPLES, samples
@@ -63,7 +64,11 @@ class Simulation:
         for host in range(self.specification.hosts):
             if host not in self._tallies:
                 self.host(host)
-        return answers.key(self.specification, self.records, self.plan, [self._tallies[h] for h in range(self.specification.hosts)])
+        key = answers.key(self.specification, self.records, self.plan, [self._tallies[h] for h in range(self.specification.hosts)])
+        if not self.specification.outcomes:
+            return key
+        ended = outcomes(self.specification, self.records)
+        return key | {"goodput": goodput_key(key, ended, self.records, self.specification.start)}
 
     def interval_ms(self, host: int) -> int:
         """Return the scrape interval of a host."""
@@ -117,6 +122,7 @@ class Simulation:
         finish = self.specification.window[1]
         jobs = [(job, int(gpu)) for job in self.records if job.instance is None for gpu in job.gpus]
         per_host = self.specification.gpus_per_host
+        ended = outcomes(self.specification, self.records) if self.specification.outcomes else {}
         columns = {
             "job": [job.name for job, _ in jobs],
             "name": [job.family for job, _ in jobs],
@@ -125,10 +131,10 @@ class Simulation:
             "host": [host_name(gpu // per_host) for _, gpu in jobs],
             "index": [gpu % per_host for _, gpu in jobs],
             "gpu": [uuid(self.specification, gpu) for _, gpu in jobs],
-            "queue_start": [None] * len(jobs),
+            "queue_start": [ended[job.name].queue_start if ended else None for job, _ in jobs],
             "start": [job.start for job, _ in jobs],
             "end": [None if job.end > finish else job.end for job, _ in jobs],
-            "state": [None] * len(jobs),
+            "state": [ended[job.name].state if ended else None for job, _ in jobs],
             "gpus": [len(job.gpus) for job, _ in jobs],
             "mfu": [job.mfu for job, _ in jobs],
             "flops_per_gpu": [None] * len(jobs),

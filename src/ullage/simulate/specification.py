@@ -58,7 +58,8 @@ class Specification:
     `models` are driver names with their share of the hosts; `spread` is the time over which the hosts' scrapes are
     spread, `jitter` how early or late one scrape may be; `sizes` are GPUs a job with their weight; `reporting` is the share of
     jobs that report an MFU; `faults` are names of `faults.FAULTS`, `changes` of `changes.CHANGES`; `counters` adds cumulative
-    cycle counters, `summed` over the SMs instead of per SM; `fields` are what the exporter exports (what the answer key needs is
+    cycle counters, `summed` over the SMs instead of per SM; with `outcomes` job records say how runs ended and how long they waited;
+    `fields` are what the exporter exports (what the answer key needs is
     always simulated).
     """
 
@@ -77,6 +78,7 @@ class Specification:
     changes: tuple[str, ...] = ()
     counters: bool = False
     summed: bool = False
+    outcomes: bool = False
     fields: tuple[str, ...] = GAUGES
     cluster: str = "simulated"
 
@@ -207,7 +209,7 @@ def uuid(specification: Specification, gpu: int) -> str:
 
 def stream(specification: Specification, *key: int) -> np.random.Generator:
     """Return the random numbers of one purpose: (1, gpu) readings, (2, host) scrapes, (3,) jobs, (4, job) loads, (5,) faults,
-    (6,) reports, (7,) changes, (8, gpu, instance) readings of an instance.
+    (6,) reports, (7,) changes, (8, gpu, instance) readings of an instance, (9,) how runs ended.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(specification.seed, spawn_key=key)))
 

@@ -25,6 +25,7 @@ from ullage.output_folder import output_folder
 from ullage.simulate import configs
 from ullage.simulate.exposition import HostPages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
+from ullage.simulate.outcomes import outcomes
 from ullage.simulate.schedule import ScheduledJob
 from ullage.simulate.specification import Specification, host_name
 from ullage.sources.naming.dcgm_names import OLD
@@ -113,12 +114,16 @@ def write(
 
 
 def jobs_csv(simulation: Simulation) -> str:
-    """Return the job records as CSV: job, name, user, gpus ("node0001:0-7;node0002:0-3"), start, end (empty while it runs), mfu."""
+    """Return the job records as CSV: job, name, user, gpus ("node0001:0-7;node0002:0-3"), start, end (empty while it runs), mfu.
+
+    With `outcomes` they also have the state, and when each was submitted.
+    """
     import io
 
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["job", "name", "user", "gpus", "start", "end", "mfu"])
+    ended = outcomes(simulation.specification, simulation.records) if simulation.specification.outcomes else {}
+    rows.writerow(["job", "name", "user", "gpus", "start", "end", "mfu", *(["state", "submit"] if ended else [])])
     finish = simulation.specification.window[1]
     for job in simulation.records:
         if job.instance is not None:
@@ -133,6 +138,7 @@ def jobs_csv(simulation: Simulation) -> str:
                 _iso(job.start),
                 end,
                 "" if job.mfu is None else job.mfu,
+                *([ended[job.name].state, _iso(ended[job.name].queue_start)] if ended else []),
             ]
         )
     return text.getvalue()

@@ -71,6 +71,7 @@ class SimulateQuestion:
         most=65535,
         acts=True,
     )
+    outcomes: bool = asked("Job records say how runs ended and how long they waited, for goodput.", False)
     interval: float = asked("Seconds between two scrapes.", 30.0, minor=True)
     start: int | None = asked("Start of the window.", read=read_moment, shown="2026-08-10; with --serve, now", minor=True)
     counters: bool = asked("Add cumulative cycle counters (DCGM 4.6).", False, minor=True)
@@ -99,6 +100,7 @@ class SimulateQuestion:
             summed=self.summed,
             faults=self._faults(),
             changes=self._changes(),
+            outcomes=self.outcomes,
             **more,
         )
 
@@ -167,6 +169,7 @@ _EXAMPLES = """
   ullage simulate --gpus 8 --hours 1 --format exposition --out scrapes
   ullage simulate --faults none --counters --out clean     cycle counters, and nothing goes wrong
   ullage simulate --fault stale --fault shared --out two   only these two
+  ullage simulate --outcomes --out ended                   how runs ended, how long they waited: for goodput
   ullage simulate --changes all --out moving               GPUs that are cut, move, come and go
   ullage simulate --serve 9400                             behind HTTP, for a Prometheus to scrape
   ullage simulate --serve 0 --speed 60                     an hour in a minute, on a free port
