@@ -152,6 +152,15 @@ def test_a_hostile_name_leads_to_its_own_page_and_stays_text(client: Client, bro
         assert visit.page.title() != "pwned" and visit.page.locator("img").count() == 0 and visit.wrong == []
 
 
+@pytest.mark.parametrize("path", EVERY)
+def test_no_table_is_cut_on_paper(client: Client, browser: Any, path: str) -> None:
+    with Visit(browser, client, path) as visit:
+        visit.page.emulate_media(media="print")
+        visit.page.set_viewport_size({"width": 673, "height": 986})  # A4 within our margins
+        ends = visit.page.evaluate("[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().right)")
+        assert all(end <= 674 for end in ends), ends
+
+
 @pytest.mark.full
 def test_an_open_page_shows_a_new_headline_by_itself(tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))

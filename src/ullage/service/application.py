@@ -44,8 +44,11 @@ METRICS_WINDOW = "24h"  # that gauges are over
 AGAIN = 10  # s after which to ask again where there is nothing yet
 METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
 _OTHER = "ask with another token"
+_BY_ITSELF = "This page shows by itself what there is, once it is there."
 _NO_JOB = ("there is no such job among those that this token lets one see", "")
 _JOB_PAGE = ServicePage("/job", "Job", "job")
+_TAKEN = {page.path for page in PAGES} | {"/metrics", "/job"}
+_PLAIN = [ServicePage(f"/{one.path}", one.name.capitalize(), one.name) for one in SERVED.values() if f"/{one.path}" not in _TAKEN]
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -100,9 +103,7 @@ class Service:
         ]
         api = [Route(f"/api/v1/{one.path}", self._api(one.name)) for one in SERVED.values() if one.name != "job"]
         own = [Route(page.path, self._page(page)) for page in PAGES]
-        taken = {page.path for page in PAGES} | {"/metrics", "/job"}
-        plain = [ServicePage(f"/{one.path}", one.name.capitalize(), one.name) for one in SERVED.values() if f"/{one.path}" not in taken]
-        return [*fixed, *api, *own, *(Route(page.path, self._page(page)) for page in plain)]
+        return [*fixed, *api, *own, *(Route(page.path, self._page(page)) for page in _PLAIN)]
 
     async def healthz(self, _: HttpRequest) -> Response:
         """Say that the process serves."""
@@ -150,10 +151,7 @@ class Service:
     def _page_request(self, address: str, role: GivenRole) -> AskedQuestion:
         """Return what the page at an address asks. Raises BadRequestError for an address without a page that changes."""
         path, _, query = address.partition("?")
-        page = next((page for page in PAGES if page.path == path), None)
-        named = {"id": unquote(path.removeprefix("/job/"))} if path.startswith("/job/") else {}
-        if named:
-            page = _JOB_PAGE
+        page, named = _page_at(path), {"id": unquote(path.removeprefix("/job/"))} if path.startswith("/job/") else {}
         if page is None or not SERVED[page.name].place or len(query) > LONGEST_QUERY:
             raise BadRequestError(f"the page {harmless(address, 200)} does not change")
         return self._request_of(page.name, parse_qsl(query, keep_blank_values=True), named, page.words, role).in_window()
@@ -212,7 +210,7 @@ class Service:
                 request = self._request(page.name, http, page.words).in_window()
                 if SERVED[page.name].place and (because := self.state.unready()):
                     problem = f"there is nothing to show yet: {because}"
-                    return self._no_answer(http, request, 503, problem, "this page says more when it is read again", AGAIN)
+                    return self._no_answer(http, request, 503, problem, _BY_ITSELF, AGAIN, looks=True)
                 return await self._drawn(await self._answer(http, request, self.patience), request, http, page.sections)
             except NotAllowedError as error:
                 return self._no_answer(http, request, 403, error.problem, error.hint)
@@ -265,7 +263,7 @@ class Service:
         if answer.version not in ("", self.state.store.version()) and (answer.restored or answer.took > PATIENCE):
             when = iso(round(answer.made * 1000))[11:16]
             state = replace(state, doubts=[*state.doubts, f"This page was computed at {when} UTC; a newer one is being computed."])
-        frame = frame_of(http.url.path, http.query_params.multi_items(), request, state, answer.version)
+        frame = frame_of(http.url.path, http.query_params.multi_items(), request, state, answer.version if _page_at(http.url.path) else "")
         return self._whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
 
     def _whole(self, body: bytes, form: str, answer: Answer) -> Response:
@@ -275,19 +273,26 @@ class Service:
         return Response(body, headers={"ETag": f'"{answer.version}-{answer.made:.3f}"', **said}, media_type=KINDS[form])
 
     def _no_answer(
-        self, http: HttpRequest, request: AskedQuestion | None, status: int, problem: str, hint: str, again: int | None = None
+        self,
+        http: HttpRequest,
+        request: AskedQuestion | None,
+        status: int,
+        problem: str,
+        hint: str,
+        again: int | None = None,
+        *,
+        looks: bool = False,
     ) -> Response:
+        """Return a page without an answer; one that `looks` asks again by itself."""
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
-        headers = {} if again is None else {"Retry-After": f"{again}"}
+        headers = {} if again is None else {"Retry-After": f"{again}"} | ({"Refresh": f"{again}"} if looks else {})
         return Response(html(no_answer_view(problem, hint), frame), status, headers, media_type=KINDS["html"])
 
     def _being_made(self, http: HttpRequest, request: AskedQuestion | None, error: BeingMadeError) -> Response:
         """Return a page that looks again by itself, and says how far it is."""
         before = request and self.book.kept(request)
         usual = f", of about {before.took:.0f} s" if before else ""
-        said = self._no_answer(http, request, 503, f"{error.problem}{usual}", "it shows by itself once it is there", error.again)
-        said.headers["Refresh"] = f"{error.again}"
-        return said
+        return self._no_answer(http, request, 503, f"{error.problem}{usual}", _BY_ITSELF, error.again, looks=True)
 
     async def missing(self, http: HttpRequest, _: Exception) -> Response:
         """Answer where there is nothing."""
@@ -311,6 +316,11 @@ class BadRequestError(UllageError):
 def application(service: Service) -> Starlette:
     """Return the service as an ASGI application."""
     return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
+
+
+def _page_at(path: str) -> ServicePage | None:
+    """Return the page at a path; None where there is none."""
+    return _JOB_PAGE if path.startswith("/job/") else next((page for page in (*PAGES, *_PLAIN) if page.path == path), None)
 
 
 def _role(http: HttpRequest) -> GivenRole:

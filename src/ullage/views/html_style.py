@@ -93,6 +93,9 @@ h2,h3{break-after:avoid}
 figure,tr,.key{break-inside:avoid}
 thead{display:table-header-group}
 .scroll{overflow:visible}
+table,table *{font-size:7pt!important}
+table{min-width:0!important;width:100%}
+td,th{padding:.25em .35em .25em 0!important;min-width:0!important;overflow-wrap:anywhere}
 .tools,.pointer{display:none}
 thead button::after{content:none!important}
 }
@@ -115,6 +118,7 @@ border-radius:3px;padding:.3rem .5rem;min-width:0;max-width:100%}
 .site input[name=where]{width:min(22rem,80vw)}
 .site input[name=since],.site input[name=until],.site input[name=against]{width:8.5rem}
 .site form button{cursor:pointer}
+.site input,.site select,.site form button{box-sizing:border-box;height:2.1rem}
 .site input:focus-visible,.site select:focus-visible{outline:2px solid var(--ofu);outline-offset:1px}
 .skip{position:absolute;left:-100vw}
 .skip:focus{position:static}
