@@ -6,6 +6,7 @@ import re
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
 
 
+@cache
 def made(name: str) -> Mapping[str, Any]:
     return dashboard(name, interval="1s").dashboards[name]
 

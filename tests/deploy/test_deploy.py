@@ -23,6 +23,8 @@ import yaml
 from tests.fleet.servers import get, program, wait_for
 from tests.service.running import small_store
 from ullage.cli import cli
+from ullage.questions.rules import rules
+from ullage.render.rules import printed
 from ullage.service.settings import ServiceSettings, checked, read_settings
 
 ROOT = Path(__file__).parents[2]
@@ -206,7 +208,6 @@ EVERYTHING = {
     "podLabels": {"team": "hpc"},
     "podAnnotations": {"note": "x: y"},
 }
-RULES = "groups:\n  - name: ullage\n    rules:\n      - {record: 'a:b', expr: 'sum(c)'}\n"
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +217,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("chart") / "ullage"
     shutil.copytree(CHART, folder)
     (folder / "rules").mkdir()
-    (folder / "rules" / "ullage.yaml").write_text(RULES)
+    (folder / "rules" / "ullage.yaml").write_text(printed(rules()))
     (folder / "dashboards").mkdir()
     (folder / "dashboards" / "fleet.json").write_text('{"title": "{{ not ours }}"}')
     with helm.Chart.load(str(folder)) as loaded:
@@ -273,7 +274,7 @@ def test_what_helm_renders_fits_together(chart: Any, tmp_path: Path) -> None:
     assert {volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume} == {secret}
     assert found["ServiceMonitor"]["spec"]["endpoints"][0]["authorization"]["credentials"] == {"name": secret, "key": "token"}
     assert len(base64.b64decode(found["Secret"]["data"]["token"])) == 40
-    assert found["PrometheusRule"]["spec"] == yaml.safe_load(RULES)
+    assert found["PrometheusRule"]["spec"] == yaml.safe_load(printed(rules()))
     assert found["Dashboards"]["data"] == {"fleet.json": '{"title": "{{ not ours }}"}'}
 
 

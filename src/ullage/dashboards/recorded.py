@@ -16,6 +16,7 @@ from ullage.rules.series import RecordedSeries, RecordingPlan, recorded_series
 
 OFU = METRICS["sampled_ofu"].summary
 STEPS = ("load_balance", "activity", "sm_fill", "tensor_issue")
+LASTING = ("cluster", "host")  # levels whose names stay
 LONGEST_TABLE = 50  # rows: who looks for more asks `ullage fleet`
 
 
@@ -81,9 +82,17 @@ class ShownSums:
         """Return OFU over the shown time, by some labels."""
         return f"{self.total('ofu_gpus', by)} / ({self.total('measured_gpus', by)} > 0)"
 
-    def ofu_now(self, by: Sequence[str] = ()) -> str:
-        """Return OFU at each time, by some labels."""
-        return f"{self.now('ofu_gpus', by)} / ({self.now('measured_gpus', by)} > 0)"
+    def course(self, what: str) -> str:
+        """Return a sum as a course: of what lasts the mean between two points of it, so that no reading is missed.
+
+        What comes and goes, as a job, is taken as it is at each point: its mean would leave out the time in which it was not there.
+        """
+        series = self.series(what)
+        return f"sum (avg_over_time({series}[$__rate_interval]))" if self.level in LASTING else f"sum ({series})"
+
+    def ofu_course(self) -> str:
+        """Return OFU at each time."""
+        return f"{self.course('ofu_gpus')} / ({self.course('measured_gpus')} > 0)"
 
 
 def _sum_by(labels: Sequence[str]) -> str:
@@ -133,7 +142,7 @@ def where_it_goes(shown: ShownSums) -> PanelRow:
                 "GPUs",
                 names=step_names(),
             ),
-            Panel("course", "OFU over time", OFU, (PanelQuery(shown.ofu_now(), "OFU"),), "ratio"),
+            Panel("course", "OFU over time", OFU, (PanelQuery(shown.ofu_course(), "OFU"),), "ratio"),
             Panel(
                 "stack",
                 "Whose GPUs",
@@ -156,11 +165,11 @@ def roofs_and_power(shown: ShownSums) -> PanelRow:
                 "course",
                 "Other roofs",
                 f"{METRICS['bandwidth_utilization'].summary} And the same of pipes and links that are measured.",
-                (PanelQuery(shown.ofu_now(), "tensor (OFU)"), PanelQuery(heights, "{{roof}}")),
+                (PanelQuery(shown.ofu_course(), "tensor (OFU)"), PanelQuery(heights, "{{roof}}")),
                 "ratio",
                 names=words_of_label("roof"),
             ),
-            Panel("course", "Power", "Power of all GPUs.", (PanelQuery(shown.now("power_watts"), "power"),), "W"),
+            Panel("course", "Power", "Power of all GPUs.", (PanelQuery(shown.course("power_watts"), "power"),), "W"),
             Panel(
                 "stack",
                 "GPUs whose clock is held back",
