@@ -1,0 +1,108 @@
+"""A problem that an answer tells of: what makes it the same one next time, and what whoever is told needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+SURE_AT_ONCE = "high"  # a problem of this confidence is told when it is first seen, others when they are seen again
+PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # what tells two places apart, in this order
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong: its `kind` and where, which make its `key`; whose it is, since when (ISO), what it has cost, how sure, the evidence.
+
+    `question` is what to ask oneself, `advice` what to do, `command` what shows more.
+    """
+
+    kind: str
+    title: str
+    where: dict[str, str | int]
+    owner: str
+    gpu_hours: float
+    confidence: str
+    evidence: str
+    advice: str
+    command: str = ""
+    since: str = ""
+
+    @property
+    def key(self) -> str:
+        """What is the same for the same problem, whenever it is seen: an address part without blanks."""
+        named = [f"{name}={self.where[name]}" for name in PLACE if name in self.where]
+        return "/".join([self.kind, *named]).replace(" ", "_")
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        return ", ".join(f"{name} {self.where[name]}" for name in PLACE if name in self.where) or "the fleet"
+
+    @property
+    def summary(self) -> str:
+        """What is wrong in one line."""
+        return f"{self.title}: {self.place}"
+
+
+def problems_of_fleet(document: Mapping[str, Any], command: str = "") -> Iterator[Problem]:
+    """Yield the problems that a fleet's document has as findings."""
+    for one in document.get("findings", ()):
+        yield Problem(
+            kind=str(one["kind"]),
+            title=str(one["kind"]).replace("_", " "),
+            where=dict(one["where"]),
+            owner=str(one["owner"]),
+            gpu_hours=float(one["gpu_hours"]),
+            confidence=str(one["confidence"]),
+            evidence=_evidence(one["evidence"]),
+            advice=str(one["advice"]),
+            command=command,
+        )
+
+
+def problems_of_watch(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems that a document of `ullage watch` has: changes for the worse that go on, and stragglers."""
+    for one in document.get("changes", ()):
+        if one["worse"] and one["goes_on"]:
+            yield Problem(
+                kind=f"change_{one['scope']}_{one['measure']}",
+                title={"fleet": "most jobs fell at once", "run": "slower than earlier runs"}.get(one["scope"], "fell while it ran"),
+                where=dict(one["where"]),
+                owner=str(one["owner"]),
+                gpu_hours=float(one["gpu_hours"]),
+                confidence=str(one["confidence"]),
+                evidence="; ".join([f"{one['measure']} {one['before']:.3g} → {one['after']:.3g}", *one["beside"]]),
+                advice=str(one["advice"]),
+                command=str(one["command"]),
+                since=str(one["start"]),
+            )
+    for one in document.get("stragglers", ()):
+        if one["end"] is None:
+            yield _straggler(one)
+
+
+def _straggler(one: Mapping[str, Any]) -> Problem:
+    where = {"cluster": one["cluster"], "job": one["job"], "host": one["host"], "gpu": one["gpus"][0] if len(one["gpus"]) == 1 else None}
+    return Problem(
+        kind="straggler_now",
+        title="a straggler",
+        where={name: value for name, value in where.items() if value is not None},
+        owner="the operators of the hosts",
+        gpu_hours=0.0,
+        confidence="high" if one["busier"] >= STRAGGLES else "medium",
+        evidence=f"{one['busier']:.2f} times as busy as the others of its job, and no more work",
+        advice="compare it alone with another one (ullage bench drift); drain it if it is slower",
+        since=str(one["start"]),
+    )
+
+
+STRAGGLES = 1.3  # times as busy as its peers, as the finding has it
+
+
+def _evidence(facts: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{fact['name']} {_short(fact['value'])}" for fact in facts)
+
+
+def _short(value: Any) -> str:
+    return "not known" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
