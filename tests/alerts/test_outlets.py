@@ -85,13 +85,14 @@ def test_what_is_posted_is_taken_or_refused(listening: tuple[str, list[bytes]]) 
 
 
 def test_problems_come_from_the_documents_of_answers() -> None:
+    evidence = [{"name": "idle", "value": 0.91234, "unit": "ratio"}]
     finding = {"kind": "held_idle", "where": {"job": "7"}, "owner": "ann", "gpu_hours": 3.0, "confidence": "high", "advice": "end it"}
-    (one,) = problems_of_fleet(
-        {"findings": [{**finding, "evidence": [{"name": "idle", "value": 0.91234, "unit": "ratio"}]}]}, "ullage fleet s"
-    )
+    document = {"findings": [{**finding, "evidence": evidence}]}
+    (one,) = problems_of_fleet(document, "ullage fleet s")
     assert (one.key, one.evidence, one.command) == ("held_idle/job=7", "idle 0.912", "ullage fleet s")
-    change = {"scope": "job", "measure": "ofu", "where": {"job": "7"}, "owner": "ann", "gpu_hours": 1.0, "confidence": "high", "before": 0.4,
-              "after": 0.2, "beside": ["hosts: now b"], "advice": "see", "command": "ullage job 7", "start": "2026-08-10T00:00:00Z",
+    change = {"scope": "job", "measure": "ofu", "where": {"job": "7"}, "owner": "ann", "gpu_hours": 1.0, "confidence": "high",
+              "before": 0.4, "after": 0.2, "beside": ["hosts: now b"],
+              "advice": "see", "command": "ullage job 7", "start": "2026-08-10T00:00:00Z",
               "worse": True, "goes_on": True}  # fmt: skip
     straggler = {"cluster": None, "job": "8", "host": "n1", "gpus": ["GPU-1"], "start": "2026-08-10T00:00:00Z", "end": None, "busier": 1.6}
     found = [*problems_of_watch({"changes": [change, {**change, "goes_on": False}, {**change, "worse": False}], "stragglers": [straggler]})]

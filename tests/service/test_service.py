@@ -66,6 +66,7 @@ def without_command(found: dict[str, Any]) -> dict[str, Any]:
         ("gpus?name=H100%20SXM", ["gpus", "H100 SXM"]),
         ("metrics?fields=1", ["metrics", "--fields"]),
         ("doctor", ["doctor", "STORE"]),
+        ("watch", ["watch", "STORE"]),
         ("store/info", ["store", "info", "STORE"]),
     ],
 )

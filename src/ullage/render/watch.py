@@ -38,7 +38,7 @@ def view(report: WatchReport) -> View:
         ],
         sections=[
             *([Section("courses", "Courses", [_picture(one) for one in drawn], _COURSES)] if drawn else []),
-            Section("changes", "Every change", [_table(report.changes)] if report.changes else [], _TABLE),
+            Section("changes", "Every change", [_table(report.changes)], _TABLE),
             *([Section("stragglers", "Stragglers of the last hour", [_stragglers(report.stragglers)], _SLOW)] if report.stragglers else []),
         ],
         notes=[*report.notes, *_smaller(report)],

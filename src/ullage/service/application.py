@@ -16,6 +16,7 @@ from starlette.routing import Route
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.access import Access, GivenRole
+from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, silence
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import ROLE
@@ -63,6 +64,7 @@ class Service:
     totals: TotalsBook | None = None
     kept_page: Path | None = None  # the file with the first page as it was made last
     patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
+    alerting: Alerting | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     live: LivePages = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
@@ -98,6 +100,10 @@ class Service:
             Route("/metrics", self.metrics),
             Route("/events", self.events),
             Route("/api/v1/reported", self.reported, methods=["POST"]),
+            Route("/alerts", self.alerts),
+            Route("/api/v1/alerts", self.alerts_api),
+            Route("/api/v1/alerts/acknowledge", self.acknowledge, methods=["POST"]),
+            Route("/api/v1/silences", self.silence, methods=["POST"]),
             Route("/api/v1/job/{id:path}", self._api("job")),
             Route("/job/{id:path}", self._page(_JOB_PAGE)),
         ]
@@ -181,6 +187,46 @@ class Service:
         except UllageError as error:
             return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
         return _json({"kept": True, "job": said.job})
+
+    async def alerts(self, http: HttpRequest) -> Response:
+        """Show the alerts."""
+        if _role(http).part is not None:
+            return self._no_answer(http, None, 403, _ALERTS_OF_ALL, "")
+        if self.alerting is None:
+            return self._no_answer(http, None, 404, "this service raises no alerts", "the setting `alert_every` makes it")
+        book, now = self.alerting.book, self.state.clock()
+        frame = frame_of(http.url.path, (), None, self.state.page_state())
+        return Response(await self.book.beside(lambda: html(alerts_view(book, now), frame)), media_type=KINDS["html"])
+
+    async def alerts_api(self, http: HttpRequest) -> Response:
+        """Give the alerts, and the silences."""
+        if _role(http).part is not None:
+            return _problem(403, _ALERTS_OF_ALL, "")
+        if self.alerting is None:
+            return _problem(404, "this service raises no alerts", "the setting `alert_every` makes it")
+        book, now = self.alerting.book, self.state.clock()
+        return _json(await self.book.beside(lambda: alerts_document(book, now)))
+
+    async def acknowledge(self, http: HttpRequest) -> Response:
+        """Keep that somebody looks after an alert."""
+        return await self._kept(http, lambda alerting, body: acknowledge(alerting.book, body))
+
+    async def silence(self, http: HttpRequest) -> Response:
+        """Keep a silence."""
+        return await self._kept(http, lambda alerting, body: silence(alerting.book, body, self.state.clock()))
+
+    async def _kept(self, http: HttpRequest, keep: Callable[[Alerting, bytes], dict[str, Any]]) -> Response:
+        if not _role(http).acts:
+            hint = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
+            return _problem(403, "only who has a token that lets one act may change alerts", hint)
+        alerting = self.alerting
+        if alerting is None:
+            return _problem(404, "this service raises no alerts", "the setting `alert_every` makes it")
+        body = await http.body()
+        try:
+            return _json(await self.book.beside(lambda: keep(alerting, body)))
+        except UllageError as error:
+            return _problem(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
 
     def _api(self, name: str) -> Handler:
         async def answer(http: HttpRequest) -> Response:
@@ -316,6 +362,9 @@ class BadRequestError(UllageError):
 def application(service: Service) -> Starlette:
     """Return the service as an ASGI application."""
     return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
+
+
+_ALERTS_OF_ALL = "alerts are of the whole fleet, and this token lets one see a part of it"
 
 
 def _page_at(path: str) -> ServicePage | None:

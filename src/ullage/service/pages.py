@@ -32,6 +32,7 @@ PAGES = (
     ServicePage("/jobs", "Jobs", "fleet", {"by": "job"}, _GROUPS),
     ServicePage("/users", "Users", "fleet", {"by": "user"}, _GROUPS),
     ServicePage("/hosts", "Hosts", "fleet", {"by": "host"}, _GROUPS),
+    ServicePage("/watch", "Changes", "watch"),
     ServicePage("/trust", "Trust", "fleet", {}, ("trust", "noise")),
     ServicePage("/hardware", "Hardware", "gpus"),
     ServicePage("/equations", "Equations", "metrics"),  # at /metrics a Prometheus reads

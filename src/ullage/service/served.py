@@ -59,6 +59,7 @@ SERVED = {
     for one in (
         ServedQuestion("fleet", ("fleet",), "sources", ("against",)),
         ServedQuestion("job", ("job", "job-setup"), "sources"),
+        ServedQuestion("watch", ("watch",), "sources"),
         ServedQuestion("doctor", ("doctor",), "sources"),
         ServedQuestion("gpus", ("gpus",)),
         ServedQuestion("metrics", ("metrics", "fields")),
@@ -103,8 +104,8 @@ class AskedQuestion:
         return replace(self, words=tuple(sorted((added | dict(self.words)).items())))
 
     def in_window(self) -> AskedQuestion:
-        """Return the request as a page asks it: of the fleet's last hours, where nothing is said of the time."""
-        if self.name != "fleet" or any(word in TIMES for word, _ in self.words):
+        """Return the request as a page asks it: of the fleet, or of its changes, the last hours, where nothing is said of the time."""
+        if self.name not in ("fleet", "watch") or any(word in TIMES for word, _ in self.words):
             return self
         return replace(self.with_words({"since": f"{PAGE_HOURS}h"}), up_to_last_sample=True)
 

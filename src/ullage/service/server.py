@@ -95,7 +95,9 @@ class RunningService:
         return filled and answered
 
     async def _serve(self, listening: socket.socket) -> None:
-        kept_up = [asyncio.create_task(task) for task in (self._keep_warm(), self._keep_counting(), self._keep_telling())]
+        kept_up = [
+            asyncio.create_task(task) for task in (self._keep_warm(), self._keep_counting(), self._keep_telling(), self._keep_alerting())
+        ]
         try:
             await self.server.serve(sockets=[listening])
         finally:
@@ -127,6 +129,18 @@ class RunningService:
         if kept is not None and time.time() - kept.made > PAUSES * kept.took:
             with contextlib.suppress(UllageError):  # who asks hears of it
                 await self.service.book.make(request)
+
+    async def _keep_alerting(self) -> None:
+        """Look for problems again and again, where that is asked for; another instance that fills the store does so itself."""
+        alerting, state = self.service.alerting, self.service.state
+        while alerting is not None:
+            leads = state.following is None or state.following.writes
+            if leads and not state.unready():
+                try:
+                    await self.service.book.counting(alerting.turn)
+                except Exception as error:  # a bug of ours ends a look, not the service
+                    self.log("failure", {"page": "/alerts", "problem": repr(error)})
+            await asyncio.sleep(alerting.every)
 
     async def _keep_telling(self) -> None:
         """Tell pages that stay open when the store or the state of its source has changed."""

@@ -50,6 +50,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     token_file: str = ""
     tokens_file: str = ""
     answer_limit: str = "60s"
+    alert_every: str = ""
+    alert_file: str = ""
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
 
@@ -184,7 +186,7 @@ class _SettingError(UllageError):
 
 def checked(settings: ServiceSettings) -> ServiceSettings:
     """Return settings whose every value can be read as it will be. Raises UllageError for the first that can't."""
-    for name in _SPANS:
+    for name in (*_SPANS, *(["alert_every"] if settings.alert_every else [])):
         with _naming(name):
             if seconds(getattr(settings, name)) < SHORTEST:
                 raise UllageError(f"'{harmless(getattr(settings, name))}' is too short", f"{SHORTEST:g} s is the least")

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ullage.alerts.book import AlertBook
 from ullage.demo import demo
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
 from ullage.service.access import LOOPBACK, Access
+from ullage.service.alerting import WINDOW, Alerting, read_outlets
 from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
 from ullage.service.follow import Follower, FollowPlan, StoppedError
@@ -31,7 +33,7 @@ from ullage.sources.source import Options
 from ullage.views.declared import iso
 from ullage.written_values import seconds
 
-TOTALS, REPORTED = "counted.json", "reported"  # beside a store that others fill
+TOTALS, REPORTED, ALERTS = "counted.json", "reported", "alerts.sqlite"  # beside a store that others fill
 DEMO_GPUS, DEMO_HOURS = 64, 24.0  # some seconds to simulate
 _SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
 _LOCAL = "This machine's GPUs: no source was named."
@@ -45,7 +47,25 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
     if filler is not None:
         filler.start()
     totals = TotalsBook(_totals_file(settings, state, filler), lambda since, until: _fleet_document(state.store, settings, since, until))
-    return RunningService(Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME)), log, filler)
+    alerting = _alerting(settings, state, totals.file.with_name(ALERTS), log)
+    served = Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME), alerting=alerting)
+    return RunningService(served, log, filler)
+
+
+def _alerting(settings: ServiceSettings, state: ServiceState, file: Path, log: ServiceLog) -> Alerting | None:
+    """Return what looks for problems; None where that is not asked for."""
+    if not settings.alert_every:
+        return None
+    every = seconds(settings.alert_every)
+    outlets = read_outlets(Path(settings.alert_file).expanduser(), every) if settings.alert_file else []
+
+    def ask(name: str) -> Mapping[str, Any]:
+        recent = AskedQuestion(name, (("since", WINDOW),), up_to_last_sample=True).with_words(settings.words())
+        answer = answer_to(recent, state.store.place, state.store.last_ms(), "")
+        found: Mapping[str, Any] = answer.data()
+        return found
+
+    return Alerting(AlertBook(file), outlets, ask, log, every)
 
 
 def _totals_file(settings: ServiceSettings, state: ServiceState, filler: Filler | None) -> Path:

@@ -1,0 +1,257 @@
+"""Alerts of the service: its answers are asked by themselves, what is wrong is noted once, and sent to whom it concerns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ullage.alerts.book import Alert, AlertBook, Notice, Silence
+from ullage.alerts.outlets import (
+    alertmanager_body,
+    deliver,
+    mail_into,
+    mail_of,
+    mail_over,
+    post_json,
+    slack_body,
+    webhook_body,
+)
+from ullage.alerts.problem import Problem, problems_of_fleet, problems_of_watch
+from ullage.errors import UllageError, harmless
+from ullage.service.logs import ServiceLog
+from ullage.views.declared import iso
+from ullage.views.mail import mail_address
+from ullage.views.notation import GPU_HOURS, UNCUT
+from ullage.views.numbers import counted
+from ullage.views.view import Cell, Column, Headline, Section, Table, View
+from ullage.written_values import seconds
+
+WINDOW = "24h"  # of the store, up to its last sample, that is asked about
+LASTING = 3  # turns for which an Alertmanager holds an alert that it hears no more of
+SMTP_PORT = 25
+WAYS = "webhook URL, slack URL, alertmanager URL, mail_folder FOLDER, or mail ADDRESS via HOST[:PORT]"
+
+Ask = Callable[[str], Mapping[str, Any]]  # from a question's name to its document
+
+
+@dataclass(frozen=True)
+class AlertOutlet:
+    """A place that is told of alerts, by a name without secrets: `send` tells it of one notice, `state` of all alerts each time."""
+
+    name: str
+    send: Callable[[Notice], None] | None = None
+    state: Callable[[Sequence[Alert], float], None] | None = None
+
+
+def read_outlets(file: Path, every: float) -> list[AlertOutlet]:
+    """Return the outlets of a file, one a line; lines that begin with # say nothing. Raises UllageError that names a wrong line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UllageError(f"the file '{harmless(str(file))}' with the places of alerts can't be read: {error}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                found.append(outlet_of(line.strip(), number, every))
+            except UllageError as error:
+                raise UllageError(f"{harmless(str(file))} line {number}: {error.problem}", error.hint or f"write {WAYS}") from None
+    return found
+
+
+def outlet_of(line: str, number: int, every: float) -> AlertOutlet:
+    """Return the outlet that a line names; its name has no secret in it."""
+    way, _, place = line.partition(" ")
+    place, name = place.strip(), f"{way} of line {number}"
+    if not place:
+        raise UllageError("it names no place")
+    if way in ("webhook", "slack", "alertmanager") and not place.startswith(("http://", "https://")):
+        raise UllageError("the address must begin with http:// or https://")
+    if way == "webhook":
+        return AlertOutlet(name, lambda notice: post_json(place, webhook_body(notice)))
+    if way == "slack":
+        return AlertOutlet(name, lambda notice: post_json(place, slack_body(notice)))
+    if way == "alertmanager":
+        address = f"{place.rstrip('/')}/api/v2/alerts"
+        return AlertOutlet(name, state=lambda alerts, now: post_json(address, alertmanager_body(alerts, now, LASTING * every)))
+    if way == "mail_folder":
+        write = mail_into(Path(place).expanduser())
+        return AlertOutlet(name, lambda notice: write(mail_of(notice, "ullage@localhost", [notice.problem.owner or "nobody"]), notice))
+    if way == "mail":
+        return _mail_outlet(name, place)
+    raise UllageError(f"'{harmless(way, 40)}' is no way to tell somebody")
+
+
+def _mail_outlet(name: str, place: str) -> AlertOutlet:
+    address, _, server = place.partition(" via ")
+    host, _, port = server.strip().partition(":")
+    if not host or (port and not port.isdigit()):
+        raise UllageError("it names no mail server", "write mail ann@example.org via smtp.example.org:25")
+    recipient, send = str(mail_address(address.strip())), mail_over(host, int(port or SMTP_PORT))
+    return AlertOutlet(name, lambda notice: send(mail_of(notice, recipient, [recipient]), notice))
+
+
+class Alerting:
+    """Looks for problems and tells of them; `turn` is called again and again."""
+
+    def __init__(
+        self,
+        book: AlertBook,
+        outlets: Sequence[AlertOutlet],
+        ask: Ask,
+        log: ServiceLog,
+        every: float = 300.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.every, self.turns = every, 0
+        self.book, self.outlets, self._ask, self._log, self._clock = book, outlets, ask, log, clock
+
+    def turn(self) -> None:
+        """Look once. What can't be asked now says nothing of any problem: all stays as it was."""
+        try:
+            self._look()
+        finally:
+            self.turns += 1
+
+    def _look(self) -> None:
+        try:
+            problems = list(self._problems())
+        except UllageError as error:
+            self._log("no look for problems", {"problem": error.problem})
+            return
+        now = self._clock()
+        self.book.look(problems, now, [outlet.name for outlet in self.outlets if outlet.send is not None])
+        for outlet in self.outlets:
+            for failure in self._told(outlet, now):
+                self._log("alert not sent", {"outlet": outlet.name, "problem": failure})
+
+    def _problems(self) -> Iterator[Problem]:
+        fleet = self._ask("fleet")
+        yield from problems_of_fleet(fleet, str(fleet.get("command", "")))
+        yield from problems_of_watch(self._ask("watch"))
+
+    def _told(self, outlet: AlertOutlet, now: float) -> list[str]:
+        if outlet.send is not None:
+            return deliver(self.book, outlet.name, outlet.send, now)
+        if outlet.state is not None:
+            told = [one for one in self.book.alerts("open", "resolved") if not self.book.is_silenced(one.problem, now)]
+            try:
+                outlet.state(told, now)
+            except UllageError as error:
+                return [error.problem]
+        return []
+
+
+class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """That somebody looks after an alert."""
+
+    key: str
+    by: str
+    note: str = ""
+
+
+class Silenced(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """That nobody is to be told of an owner's problems, or of a kind of them, for a span ("8h")."""
+
+    span: str
+    by: str
+    owner: str = ""
+    kind: str = ""
+    note: str = ""
+
+
+def acknowledge(book: AlertBook, body: bytes) -> dict[str, Any]:
+    """Keep that somebody looks after an alert. Raises UllageError for a body that says nothing, and for an alert that is not open."""
+    said = _decoded(body, Acknowledged)
+    book.acknowledge(said.key, said.by, said.note)
+    return {"acknowledged": said.key}
+
+
+def silence(book: AlertBook, body: bytes, now: float) -> dict[str, Any]:
+    """Keep a silence, and return its number. Raises UllageError for a body that says none."""
+    said = _decoded(body, Silenced)
+    return {"silence": book.silence(said.owner, said.kind, now + seconds(said.span), said.by, said.note)}
+
+
+def _decoded(body: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        fields = ", ".join(kind.__struct_fields__)
+        raise UllageError(f"the body can't be read: {harmless(str(error), 200)}", f"JSON with {fields}") from None
+
+
+def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
+    """Return all alerts and the silences that hold, as plain data."""
+    silences = [{**vars(one), "until": _iso(one.until)} for one in book.silences(now)]
+    return {"alerts": [_alert_record(one, book, now) for one in book.alerts()], "silences": silences}
+
+
+def _alert_record(alert: Alert, book: AlertBook, now: float) -> dict[str, Any]:
+    times = {name: _iso(getattr(alert, name)) for name in ("first_seen", "last_seen", "opened", "resolved")}
+    problem: dict[str, Any] = msgspec.to_builtins(alert.problem)
+    return {
+        "key": alert.problem.key,
+        "state": alert.state,
+        **times,
+        "acknowledged_by": alert.acknowledged_by or None,
+        "note": alert.note or None,
+        "silenced": book.is_silenced(alert.problem, now),
+        **problem,
+    }
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else iso(round(at * 1000))
+
+
+def alerts_view(book: AlertBook, now: float) -> View:
+    """Return what a page says of alerts: what is open first, then what is over."""
+    alerts, silences = book.alerts("open", "resolved"), book.silences(now)
+    open_ones = [one for one in alerts if one.state == "open"]
+    lost = sum(one.problem.gpu_hours for one in open_ones)
+    strong = counted(len(open_ones), "alert") if open_ones else "no alert"
+    rest = f" open, {GPU_HOURS.words(lost)} GPU-hours lost so far" if open_ones else " is open"
+    columns = [
+        Column("what", UNCUT),
+        Column("state"),
+        Column("since"),
+        Column("owner"),
+        Column("GPU-hours", GPU_HOURS, key="gpu_hours"),
+        Column("sure"),
+        Column("evidence", UNCUT),
+        Column("do", UNCUT),
+        Column("more", UNCUT),
+    ]
+    table = Table("alerts", columns, [_row(one, book, now) for one in alerts])
+    quiet = Table(
+        "silences", [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")], [*map(_silence_row, silences)]
+    )
+    sections = [Section("alerts", "Alerts", [table] if alerts else []), Section("silences", "Silences", [quiet] if silences else [])]
+    return View(kind="alerts", subject="Alerts", headline=Headline(strong, rest), sections=[one for one in sections if one.parts])
+
+
+def _row(alert: Alert, book: AlertBook, now: float) -> list[Any]:
+    problem = alert.problem
+    state = "over" if alert.state == "resolved" else f"{alert.acknowledged_by} looks after it" if alert.acknowledged_by else "open"
+    state = f"{state}, silenced" if alert.state == "open" and book.is_silenced(problem, now) else state
+    return [
+        Cell(problem.summary, look="strong" if alert.state == "open" else ""),
+        state,
+        problem.since or _iso(alert.first_seen),
+        problem.owner,
+        problem.gpu_hours,
+        problem.confidence,
+        problem.evidence,
+        problem.advice,
+        problem.command,
+    ]
+
+
+def _silence_row(one: Silence) -> list[Any]:
+    return [one.owner or "anybody", one.kind or "any", _iso(one.until), one.by, one.note]

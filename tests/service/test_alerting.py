@@ -1,0 +1,158 @@
+"""Alerts of a running service: what its answers tell of, kept once, told once, acknowledged and silenced over HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.servers import wait_for
+from tests.service.running import service, small_store
+from ullage.alerts.book import AlertBook
+from ullage.alerts.problem import Problem
+from ullage.errors import UllageError
+from ullage.service.alerting import Alerting, outlet_of, read_outlets
+from ullage.service.logs import ServiceLog
+from ullage.service.settings import ServiceSettings, read_settings
+
+TOKEN = {"Authorization": "Bearer s3cret"}
+FINDING = {
+    "kind": "held_idle",
+    "where": {"job": "7"},
+    "owner": "ann",
+    "gpu_hours": 3.0,
+    "confidence": "high",
+    "evidence": [],
+    "advice": "end it",
+}
+
+
+class Asked:
+    """Answers that say what they are told to; None: they can't be had."""
+
+    def __init__(self) -> None:
+        self.findings: list[dict[str, Any]] | None = []
+
+    def __call__(self, name: str) -> Mapping[str, Any]:
+        if self.findings is None:
+            raise UllageError("the store can't be read")
+        return {"findings": self.findings, "command": "ullage fleet s"} if name == "fleet" else {}
+
+
+def test_what_cannot_be_asked_says_nothing_of_any_problem(tmp_path: Path) -> None:
+    asked, said, mails = Asked(), io.StringIO(), tmp_path / "mails"
+    book = AlertBook(tmp_path / "a.sqlite")
+    outlets = [outlet_of(f"mail_folder {mails}", 1, 60.0)]
+    alerting = Alerting(book, outlets, asked, ServiceLog("json", said), clock=iter(range(0, 6000, 60)).__next__)
+    asked.findings = [FINDING]
+    alerting.turn()
+    asked.findings = None
+    for _ in range(5):
+        alerting.turn()
+    assert len(book.alerts("open")) == 1
+    assert "the store can't be read" in said.getvalue()
+    asked.findings = []
+    for _ in range(3):
+        alerting.turn()
+    assert book.alerts("open") == []
+    assert [file.name for file in sorted(mails.iterdir())] == ["00000001-opened.eml", "00000002-resolved.eml"]
+    assert "ullage fleet s" in (mails / "00000001-opened.eml").read_text()
+
+
+def test_a_place_that_does_not_answer_is_logged_and_tried_again(tmp_path: Path) -> None:
+    asked, said = Asked(), io.StringIO()
+    asked.findings = [FINDING]
+    outlets = [outlet_of("webhook http://127.0.0.1:9/secret", 1, 60.0), outlet_of("alertmanager http://127.0.0.1:9", 2, 60.0)]
+    alerting = Alerting(AlertBook(tmp_path / "a.sqlite"), outlets, asked, ServiceLog("json", said))
+    alerting.turn()
+    assert said.getvalue().count("alert not sent") == 2
+    assert len(alerting.book.waiting("webhook of line 1")) == 1
+    assert outlets[0].name == "webhook of line 1"  # without its secret
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("webhook", "names no place"),
+        ("webhook ftp://x", "must begin with http"),
+        ("pigeon http://x", "'pigeon' is no way"),
+        ("mail ann@example.org", "names no mail server"),
+        ("mail ann via x:25", "not an e-mail address"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "places").write_text(f"# where alerts go\n\n{line}\n")
+    with pytest.raises(UllageError, match=f"places line 3: .*{says}") as refused:
+        read_outlets(tmp_path / "places", 60.0)
+    assert refused.value.hint
+
+
+def test_every_way_can_be_named(tmp_path: Path) -> None:
+    lines = [
+        "webhook https://a/b",
+        "slack https://hooks/x",
+        "alertmanager http://am:9093/",
+        f"mail_folder {tmp_path}",
+        "mail a@b.org via mx:2525",
+    ]
+    (tmp_path / "places").write_text("\n".join(lines))
+    assert [one.name for one in read_outlets(tmp_path / "places", 60.0)] == [
+        "webhook of line 1", "slack of line 2", "alertmanager of line 3", "mail_folder of line 4", "mail of line 5",
+    ]  # fmt: skip
+    with pytest.raises(UllageError, match="can't be read"):
+        read_outlets(tmp_path / "nowhere", 60.0)
+
+
+def test_a_wrong_span_of_the_setting_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "ullage.toml").write_text('alert_every = "often"\n')
+    with pytest.raises(UllageError, match="line 1: alert_every"):
+        read_settings(tmp_path / "ullage.toml")
+
+
+def test_a_running_service_raises_keeps_and_shows_alerts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ULLAGE_SERVE_TOKEN", "s3cret")
+    (tmp_path / "places").write_text(f"mail_folder {tmp_path / 'mails'}\n")
+    settings = ServiceSettings(source=str(small_store(tmp_path)), alert_every="1h", alert_file=str(tmp_path / "places"))
+    with service(settings) as client:
+        alerting = client.running.service.alerting
+        assert alerting is not None
+        wait_for(lambda: alerting.turns > 0)  # its own look sees no such problem
+
+        def alerts() -> Any:
+            return client("/api/v1/alerts", headers=TOKEN).json
+
+        problem = Problem(kind="x", title="a <b>problem</b>", where={"job": "4711"}, owner="ann", gpu_hours=2.0, confidence="high",
+                          evidence="", advice="see", command="ullage job 4711")  # fmt: skip
+        alerting.book.look([problem], 1.0, ["nobody"])
+        (one,) = [one for one in alerts()["alerts"] if one["kind"] == "x"]
+        assert (one["key"], one["state"], one["acknowledged_by"], one["silenced"]) == ("x/job=4711", "open", None, False)
+        page = client("/alerts", headers=TOKEN)
+        assert page.status == 200
+        assert "a &lt;b&gt;problem&lt;/b&gt;" in page.text
+
+        def post(path: str, said: object, **headers: str) -> int:
+            return client(path, "POST", {**TOKEN, **headers}, json.dumps(said).encode()).status
+
+        assert post("/api/v1/alerts/acknowledge", {"key": one["key"], "by": "bob"}) == 200
+        assert post("/api/v1/alerts/acknowledge", {"key": "y", "by": "bob"}) == 404
+        assert post("/api/v1/alerts/acknowledge", {"who": "bob"}) == 400
+        assert post("/api/v1/silences", {"owner": "ann", "span": "8h", "by": "bob"}) == 200
+        assert post("/api/v1/silences", {"span": "8h", "by": "bob"}) == 400
+        assert post("/api/v1/silences", {"owner": "ann", "span": "soon", "by": "bob"}) == 400
+        (one,) = [one for one in alerts()["alerts"] if one["kind"] == "x"]
+        assert (one["acknowledged_by"], one["silenced"]) == ("bob", True)
+        assert [silence["owner"] for silence in alerts()["silences"]] == ["ann"]
+        assert client("/api/v1/watch", headers=TOKEN).json["schema"].startswith("ullage.watch/")
+
+
+def test_without_the_setting_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    with service(ServiceSettings(source=str(small_store(tmp_path)))) as client:
+        assert client("/api/v1/alerts").status == 404
+        assert client("/alerts").status == 404
+        assert client("/api/v1/silences", "POST", {}, b"{}").status == 403
