@@ -26,7 +26,7 @@ read {ANN} user=ann
 
 read {TEAM}  user=nobody or namespace='team a'
 """
-WHOLE = ("/doctor", "/store/info", "/api/v1/doctor", "/api/v1/store/info", "/metrics")
+WHOLE = ("/doctor", "/watch", "/store/info", "/api/v1/doctor", "/api/v1/watch", "/api/v1/store/info", "/metrics")
 PARTS = (
     *("/", "/jobs", "/users", "/hosts", "/trust", "/?by=gpu", "/?against=30m&since=30m", "/?where=not+user=x", "/?noise=1"),
     *("/api/v1/fleet", "/api/v1/fleet?form=csv", "/api/v1/fleet?form=html&by=host", "/api/v1/fleet?form=markdown"),

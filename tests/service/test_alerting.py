@@ -156,3 +156,16 @@ def test_without_the_setting_there_are_none(tmp_path: Path, monkeypatch: pytest.
         assert client("/api/v1/alerts").status == 404
         assert client("/alerts").status == 404
         assert client("/api/v1/silences", "POST", {}, b"{}").status == 403
+
+
+def test_who_sees_a_part_of_the_fleet_sees_no_alerts_and_changes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ULLAGE_SERVE_TOKEN", raising=False)
+    (tmp_path / "tokens").write_text("read 0123456789abcdef-part user=ann\nread 0123456789abcdef-all\n")
+    settings = ServiceSettings(source=str(small_store(tmp_path)), alert_every="1h", tokens_file=str(tmp_path / "tokens"))
+    with service(settings) as client:
+        part, whole = ({"Authorization": f"Bearer 0123456789abcdef-{name}"} for name in ("part", "all"))
+        assert [client(path, headers=part).status for path in ("/alerts", "/api/v1/alerts", "/api/v1/watch")] == [403, 403, 403]
+        assert [client(path, headers=whole).status for path in ("/alerts", "/api/v1/alerts")] == [200, 200]
+        for path in ("/api/v1/silences", "/api/v1/alerts/acknowledge"):
+            assert [client(path, "POST", headers, b"{}").status for headers in (part, whole)] == [403, 403]

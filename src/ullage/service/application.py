@@ -191,7 +191,7 @@ class Service:
     async def alerts(self, http: HttpRequest) -> Response:
         """Show the alerts."""
         if _role(http).part is not None:
-            return self._no_answer(http, None, 403, _ALERTS_OF_ALL, "")
+            return self._no_answer(http, None, 403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
             return self._no_answer(http, None, 404, "this service raises no alerts", "the setting `alert_every` makes it")
         book, now = self.alerting.book, self.state.clock()
@@ -201,7 +201,7 @@ class Service:
     async def alerts_api(self, http: HttpRequest) -> Response:
         """Give the alerts, and the silences."""
         if _role(http).part is not None:
-            return _problem(403, _ALERTS_OF_ALL, "")
+            return _problem(403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
             return _problem(404, "this service raises no alerts", "the setting `alert_every` makes it")
         book, now = self.alerting.book, self.state.clock()
@@ -364,7 +364,7 @@ def application(service: Service) -> Starlette:
     return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
 
 
-_ALERTS_OF_ALL = "alerts are of the whole fleet, and this token lets one see a part of it"
+_ALERTS_OF_ALL = "alerts are of the whole fleet, and this token is for a part of it"
 
 
 def _page_at(path: str) -> ServicePage | None:
