@@ -374,6 +374,49 @@ def test_a_second_instance_says_so_once_and_that_it_is_the_one_once_it_is(tmp_pa
         assert said.getvalue().count("this instance fills the store") == 1 and second.state.writes
 
 
+SACCT = """#!/bin/sh
+echo "$TZ $*" >> '{folder}/asked'
+[ ! -e '{folder}/broken' ] || {{ echo 'slurmdbd: Connection refused' >&2; exit 1; }}
+echo 'JobIDRaw|JobID|JobName|User|Cluster|State|Submit|Start|End|NodeList|AllocTRES|AdminComment'
+echo 'job-0|job-0|train|ann|east|RUNNING|2026-08-10T00:00:00|2026-08-10T00:00:00|Unknown|n1|gres/gpu=2|'
+"""
+
+
+def test_slurm_is_asked_for_jobs_every_five_minutes_and_keeps_no_samples_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sacct").write_text(SACCT.format(folder=folder))
+    (folder / "sacct").chmod(0o755)
+    (folder / "broken").touch()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 10 * MINUTE_MS) as (fake, url):
+        followed = Followed(url, tmp_path, fake, jobs=("sacct",), first_ms=HOUR_MS)
+        passed = [0.0]
+        followed.follower._accounting.passed = lambda: passed[0]
+        assert "sacct ended with 1: slurmdbd: Connection refused" in followed.turn().problem
+        assert Store.open(followed.store).info().rows == 2 * 20
+        (folder / "broken").unlink()
+        for minutes, times in ((1, 1), (5, 2), (9, 2), (10, 3)):
+            fake.now_ms, passed[0] = T0 + (10 + minutes) * MINUTE_MS, minutes * 60.0
+            assert followed.turn().problem == ""
+            asked = (folder / "asked").read_text().splitlines()
+            assert len(asked) == times
+        # the hour before the first answer that is asked for, by our clock; then an hour before the last answer; all in UTC
+        assert [line.split("--starttime=")[1].split()[0] for line in asked] == [
+            "2026-08-09T23:10:00", "2026-08-09T23:15:00", "2026-08-09T23:15:00"
+        ]  # fmt: skip
+        assert all(line.startswith("UTC --allusers --allocations --duplicates --parsable2 ") for line in asked)
+        assert Store.open(followed.store).jobs().to_pylist()[0]["user"] == "ann"
+    assert ServiceSettings(jobs=["sacct"]).jobs == ["sacct"]
+
+
+def test_job_records_that_are_gone_keep_no_samples_waiting(tmp_path: Path) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 10 * MINUTE_MS) as (fake, url):
+        followed = Followed(url, tmp_path, fake, jobs=(str(tmp_path / "gone.txt"),), first_ms=HOUR_MS)
+        assert "there is no file or folder" in followed.turn().problem
+        assert Store.open(followed.store).info().rows == 2 * 20
+
+
 def test_pages_say_that_the_database_is_gone_and_catch_up(tmp_path: Path) -> None:
     import time
 

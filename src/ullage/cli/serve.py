@@ -37,7 +37,13 @@ Environment:
     shell_complete=complete_files,
     help="Where to keep what is read.  [default: a folder in the user's data home]",
 )
-@click.option("--jobs", multiple=True, metavar="FILE", shell_complete=complete_files, help="Job records, read again each time. Repeatable.")
+@click.option(
+    "--jobs",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Job records, read again each time; sacct: asked of Slurm. Repeatable.",
+)
 @click.option("--every", metavar="SPAN", help="Time between two readings of the source.  [default: 60s]")
 @click.option("--config", metavar="FILE", shell_complete=complete_files, help="Settings, in TOML; options go before them.")
 @click.option("--check", is_flag=True, help="Say whether the settings can be read, and end.")

@@ -21,6 +21,7 @@ from ullage.errors import UllageError, harmless, public
 from ullage.intake import take
 from ullage.problems import Problems
 from ullage.service.logs import ServiceLog
+from ullage.service.slurm_accounting import COMMAND, SlurmAccounting
 from ullage.service.state import FollowedSource
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
 from ullage.sources.clock import named_zone
@@ -42,7 +43,8 @@ LOCK = "follower.lock"
 class FollowPlan:
     """What is followed into which store: the sources, as `ullage fleet` reads them, how often (s), and from how far back at first (ms).
 
-    `jobs` are places with job records, read again each time; samples of more than `keep_days` before the newest are dropped (0: none).
+    `jobs` are places with job records, read again each time, or "sacct", which is run every five minutes; samples of more than
+    `keep_days` before the newest are dropped (0: none).
     A source that takes longer than `turn_s` is asked again for the rest.
     """
 
@@ -83,6 +85,7 @@ class Follower:
         self._lock: int | None = None
         self._files: tuple[object, ...] = ()
         self._compacted = time.monotonic()
+        self._accounting = SlurmAccounting(plan.first_ms / 1000, clock, time.monotonic)
         self._tell(self.state)
 
     def start(self) -> None:
@@ -168,7 +171,7 @@ class Follower:
         pulls = [[source] for source in self.plan.sources if source not in files]
         if files and self._files_changed(files):
             pulls.append(files)
-        records = self._jobs(Problems()) if pulls else None
+        records = self._jobs(Problems(), failures) if pulls else None
         for sources in pulls:
             try:
                 url = "://" in sources[0]
@@ -249,9 +252,17 @@ class Follower:
         changed, self._files = seen != self._files, seen
         return changed or not seen
 
-    def _jobs(self, problems: Problems) -> pa.Table | None:
+    def _jobs(self, problems: Problems, failures: list[UllageError]) -> pa.Table | None:
+        """Return what there is of job records; a place that can't be read keeps no samples waiting."""
         zone = named_zone(self.plan.options.time_zone)
-        tables = [read_jobs(place, problems, zone) for place in self.plan.jobs]
+        tables = list[pa.Table]()
+        for place in self.plan.jobs:
+            try:
+                found = self._accounting.records(problems) if place == COMMAND else read_jobs(place, problems, zone)
+            except UllageError as error:
+                failures.append(error)
+            else:
+                tables += [] if found is None else [found]
         return pa.concat_tables(tables) if tables else None
 
     def _keep_small(self, store: Store) -> None:
