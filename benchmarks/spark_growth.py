@@ -123,6 +123,8 @@ def growth(found: dict[float, tuple[float, float]]) -> str:
 def crossings(duckdb: Line, spark: Line) -> str:
     """Return from how many GPU-days on a cluster of so many times the cores were sooner than DuckDB on this machine: reckoned."""
     words = [f"{name}: {one.fixed:.1f} s and {1000 * one.each:.1f} ms a GPU-day" for name, one in (("DuckDB", duckdb), ("Spark", spark))]
+    if min(duckdb.each, spark.each) <= 0:
+        return "\n".join([*words, "a GPU-day costs too little at these sizes to be seen: no crossing is told"])
     for times in (1, *CLUSTERS):
         saved = duckdb.each - spark.each / times
         point = f"from {amount((spark.fixed - duckdb.fixed) / saved)} GPU-days on" if saved > 0 else "never"

@@ -247,6 +247,15 @@ def test_an_address_where_nothing_listens_is_refused_at_once(scheme):
             spark_session.spark_session(spark_address(f"{scheme}://127.0.0.1:{port}"))
 
 
+def test_a_server_that_accepts_and_says_nothing_is_given_up(monkeypatch):
+    pytest.importorskip("pyspark.sql.connect.session", reason="Spark Connect's client is not installed", exc_type=ImportError)
+    monkeypatch.setattr(spark_session, "ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(UllageError, match="does not answer as Spark Connect: it said nothing"):
+            spark_session.spark_session(spark_address(f"sc://127.0.0.1:{port}"))
+
+
 def test_help_does_not_load_pyspark():
     code = (
         "import sys, ullage.__main__ as m\ntry: m.run_command_line()\nexcept SystemExit: assert not {'pyspark', 'pandas'} & {*sys.modules}"

@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from ullage.errors import UllageError, harmless
 
 DUCKDB = "duckdb"
 CONNECT_S = 10.0  # how long a master may take to accept a connection
+ANSWER_S = 60.0  # how long a server of Spark Connect may take for its first answer
 EXECUTORS_S = 60.0  # how long a cluster may take to give the first executor
 _FORMS = "write duckdb, spark://HOST:PORT, spark://local-cluster[WORKERS,CORES,MB], or sc://HOST:PORT for Spark Connect"
 _LOCAL = re.compile(r"local(\[(\d+|\*)\])?|local-cluster\[(\d+),(\d+),(\d+)\]")
@@ -113,10 +115,23 @@ def _connected(address: SparkAddress) -> Any:
     with PYSPARK.needed():
         from pyspark.errors import PySparkException
         from pyspark.sql.connect.session import SparkSession
-    try:
-        return SparkSession.builder.remote(address.text).create()
-    except PySparkException as error:
-        raise UllageError(f"{address.text} does not answer as Spark Connect: {harmless(str(error), 300)}", _FORMS) from error
+    found: list[Any] = []
+
+    def ask() -> None:
+        try:
+            session = SparkSession.builder.remote(address.text).create()
+            session.version  # noqa: B018 - the first question to the server
+            found.append(session)
+        except (PySparkException, OSError) as error:
+            found.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)  # its client asks a server that is silent again for many minutes
+    asking.start()
+    asking.join(ANSWER_S)
+    if not found or isinstance(found[0], Exception):
+        why = harmless(str(found[0]), 300) if found else f"it said nothing for {ANSWER_S:.0f} s"
+        raise UllageError(f"{address.text} does not answer as Spark Connect: {why}", _FORMS)
+    return found[0]
 
 
 def _classic(address: SparkAddress) -> Any:
