@@ -37,7 +37,7 @@ from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.errors import UllageError
 from ullage.questions.cupti.map import read_values
 from ullage.questions.gemm import read_cluster, read_tile
-from ullage.questions.rules import read_interval_of_rules, read_metric_names
+from ullage.questions.rules import read_interval_of_rules, read_metric_names, read_server
 from ullage.questions.sample import read_address
 from ullage.questions.simulate.simulate import read_model_shares
 from ullage.questions.trace.compare import read_limits
@@ -208,6 +208,7 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_model_shares: (("H100=0.75", "A100"), (("H100", 0.75), ("A100", 1.0))),
     read_interval: ("15s", 15.0),
     read_interval_of_rules: ("15s", 15.0),
+    read_server: ("http://prometheus:9090", "http://prometheus:9090"),
     read_metric_names: (("sm_clock=my_sm_clock_hertz",), {"sm_clock": "my_sm_clock_hertz"}),
     read_engine: ("sc://spark:15002", "sc://spark:15002"),
     read_address: ("9400", ("127.0.0.1", 9400)),

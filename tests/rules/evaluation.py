@@ -57,7 +57,7 @@ class PromtoolInput:
         answers = {(expression, at): {} for expression in expressions for at in moments}
         if done.returncode == 0:  # it found nothing, as was expected
             return answers
-        assert "exp:" in said and "error" not in said.lower(), said[:4000]
+        assert "exp:" in said, said[:4000]
         for expression, at, got in _ANSWER.findall(said):
             answers[json.loads(expression), _seconds(at)] = dict(_samples(got))
         return answers

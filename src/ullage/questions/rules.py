@@ -40,6 +40,13 @@ def read_interval_of_rules(text: str, flag: str, now: float) -> float:
     return value
 
 
+def read_server(text: str, flag: str, now: float) -> str:  # noqa: ARG001 - a TextReader
+    """Read an address that stands in commands: nothing in it may mean something to a shell or to a template."""
+    if not re.fullmatch(r"[A-Za-z0-9+.-]+://[A-Za-z0-9._~:/@%\[\]-]+", text):
+        raise UllageError(f"{flag} '{harmless(text, 80)}' is not an address", "write http://prometheus:9090")
+    return text
+
+
 def _label(label: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label):
         raise UllageError(f"'{harmless(label, 60)}' is not the name of a label", "labels have letters, digits and underscores")
@@ -83,6 +90,11 @@ class RulesQuestion:
         shown="hpc_job, exported_namespace/exported_pod",
     )
     user_label: str = asked("The label that names a user.", "", metavar="LABEL", shown="none")
+    alerts: bool = asked("Rules that warn, beside those that record.", True)
+    tests: bool = asked("Unit tests of the rules for promtool, which reads them from ullage.rules.yml, in place of the rules.", False)
+    server: str = asked(
+        "Where the commands that alerts show read from.", "http://localhost:9090", metavar="URL", read=read_server, minor=True
+    )
     cluster_label: str = asked("The label that names a cluster.", "cluster", metavar="LABEL", minor=True)
     host_label: str = asked("The label that names a host.", "Hostname", metavar="LABEL", minor=True)
     model_label: str = asked("The label that names the model of GPU.", "modelName", metavar="LABEL", minor=True)
@@ -108,7 +120,11 @@ def answer(question: RulesQuestion, progress: Progress, command: str = "") -> Ru
         uuid=_label(question.uuid_label),
         gpu=_label(question.gpu_label),
     )
-    return rule_file(RecordingPlan(names, question.interval, question.gpus), command or "ullage rules")
+    return rule_file(
+        RecordingPlan(names, question.interval, question.gpus, question.alerts, question.server),
+        command or "ullage rules",
+        tests=question.tests,
+    )
 
 
 def _job_labels(labels: Sequence[str]) -> tuple[str, ...]:
@@ -121,6 +137,7 @@ _EXAMPLES = """
   ullage rules --job-label namespace/pod           where Prometheus keeps the exporter's labels (honor_labels)
   ullage rules --dialect dcgm-base-units --interval 15s
   ullage rules --user-label hpc_user               users beside jobs
+  ullage rules --tests --out ullage.tests.yml      then: promtool test rules ullage.tests.yml
   ullage rules --only series                       what is recorded: names, units, labels
 """
 

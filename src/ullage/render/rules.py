@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ullage.rules.rule_file import RuleFile, yaml_text
+from ullage.rules.rule_file import RuleFile
 from ullage.views.declared import Document, plain
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
@@ -17,12 +17,12 @@ FORMS = (".yml", ".yaml", *VIEW_FORMS)
 
 def printed(report: RuleFile) -> str:
     """Return the rules as the command prints them: YAML."""
-    return yaml_text(report)
+    return str(report)
 
 
 def more_forms(report: RuleFile, view: View) -> Mapping[str, Form]:  # noqa: ARG001 - a describer's `more_forms`
     """Return the file as databases read it."""
-    return dict.fromkeys((".yml", ".yaml"), lambda: yaml_text(report))
+    return dict.fromkeys((".yml", ".yaml"), lambda: str(report))
 
 
 def view(report: RuleFile) -> View:
@@ -37,7 +37,7 @@ def view(report: RuleFile) -> View:
         ),
         sections=[
             Section("series", "What is recorded", [Table("series", columns, rows, brief=len(rows))]),
-            Section("file", "The file", [Paragraph(yaml_text(report), kept=True)], detail=True),
+            Section("file", "The file", [Paragraph(str(report), kept=True)], detail=True),
         ],
         command=report.command,
     )

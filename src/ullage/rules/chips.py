@@ -9,6 +9,7 @@ from ullage.gpus.chip import CHIPS, Chip, find
 from ullage.rules.query import PromQuery, number, recorded
 
 MODEL = ("model",)
+HALVED = 8  # queries that stand in one row
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,15 @@ def constant_query(constant: ModelConstant, models: Mapping[str, Chip]) -> str:
         for name, value in values.items()
         if value is not None
     ]
-    return "\nor ".join(lines)
+    return _either(lines)
+
+
+def _either(lines: Sequence[str]) -> str:
+    """Return the union of some queries, in halves: a database compares each of a long row of `or` with all before it."""
+    if len(lines) <= HALVED:
+        return "\nor ".join(lines)
+    half = len(lines) // 2
+    return f"(\n{_either(lines[:half])}\n) or (\n{_either(lines[half:])}\n)"
 
 
 def _escaped(name: str) -> str:

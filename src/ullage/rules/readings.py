@@ -109,6 +109,11 @@ def counter_rate(names: TelemetryNames, name: str, interval: float) -> PromQuery
     return _first(found)
 
 
+def changed(names: TelemetryNames, name: str, test: str) -> PromQuery:
+    """Return the devices of whose field a test holds, in which % stands for the metric."""
+    return _first([_of_devices(names, f"({test.replace('%', alias.name)})") for alias in names.aliases(name)])
+
+
 def present(names: TelemetryNames) -> PromQuery:
     """Return 1 for each device of which any gauge of activity or clock is read."""
     return _of_devices(names, _any_reading(names), "group")

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from ullage.errors import harmless
 from ullage.gpus.chip import Chip
+from ullage.rules.alerts import AlertRule, alert_rules
 from ullage.rules.chips import CONSTANTS, constant_query, models_of
 from ullage.rules.query import duration
 from ullage.rules.readings import metric_alias
 from ullage.rules.series import RecordedSeries, RecordingPlan, recorded_series
+from ullage.rules.unit_tests import unit_test_text
 from ullage.views.shown import ShownByView
 
 _HEADING = (
@@ -45,7 +47,7 @@ class RuleGroup:
 class RuleFile(ShownByView, view="ullage.render.rules"):
     """The rules of a fleet: its groups, how often they are evaluated (s), what is recorded, and the models of GPU that they know.
 
-    `command` is the command line that makes the file.
+    `command` is the command line that makes the file. With `tests` it is shown as unit tests of it, for promtool.
     """
 
     groups: tuple[RuleGroup, ...]
@@ -53,9 +55,13 @@ class RuleFile(ShownByView, view="ullage.render.rules"):
     series: tuple[RecordedSeries, ...]
     models: Mapping[str, Chip]
     command: str
+    plan: RecordingPlan
+    tests: bool = False
 
     def __str__(self) -> str:
-        """Return the file as databases read it: YAML."""
+        """Return the file as databases read it, or its tests as promtool does: YAML."""
+        if self.tests:
+            return unit_test_text(self.plan, [group.name for group in self.groups], harmless(self.command, 1000))
         return yaml_text(self)
 
     @property
@@ -72,15 +78,23 @@ class RuleFile(ShownByView, view="ullage.render.rules"):
         return tuple(rule for group in self.groups for rule in group.rules)
 
 
-def rule_file(plan: RecordingPlan, command: str = "ullage rules") -> RuleFile:
+def rule_file(plan: RecordingPlan, command: str = "ullage rules", *, tests: bool = False) -> RuleFile:
     """Return the rules of a plan. Raises UllageError for a model or a metric that nobody knows."""
     for name, metric in plan.names.renamed.items():
         metric_alias(name, metric)  # also of a field that no rule reads
     models, series = models_of(plan.models), recorded_series(plan)
     constants = [Rule(one.name, query, comment=one.what) for one in CONSTANTS if (query := constant_query(one, models))]
     recording = [Rule(one.name, one.query.text, one.fixed, comment=comment) for one, comment in _commented(series)]
-    groups = (RuleGroup("ullage-models", tuple(constants)), RuleGroup("ullage", tuple(recording)))
-    return RuleFile(groups, plan.interval, series, models, command)
+    groups = [RuleGroup("ullage-models", tuple(constants)), RuleGroup("ullage", tuple(recording))]
+    if plan.alerts:
+        groups.append(RuleGroup("ullage-alerts", tuple(_alert(one) for one in alert_rules(plan))))
+    return RuleFile(tuple(groups), plan.interval, series, models, command, plan, tests)
+
+
+def _alert(one: AlertRule) -> Rule:
+    words = {"summary": one.summary, "description": one.description, "command": one.command}
+    wait = f"{one.minutes}m" if one.minutes else ""
+    return Rule(one.name, one.query.text, {"severity": one.severity}, alert=True, wait=wait, annotations=words)
 
 
 def _commented(series: Sequence[RecordedSeries]) -> Iterator[tuple[RecordedSeries, str]]:

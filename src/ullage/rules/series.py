@@ -70,11 +70,16 @@ class RecordedSeries:
 
 @dataclass(frozen=True)
 class RecordingPlan:
-    """What a fleet's telemetry is called, how often rules are evaluated (s), and which models of GPU they know (none: all)."""
+    """What a fleet's telemetry is called, how often rules are evaluated (s), and which models of GPU they know (none: all).
+
+    With `alerts` they warn, too; the commands that these show read from `server`.
+    """
 
     names: TelemetryNames = field(default_factory=TelemetryNames)
     interval: float = 30.0
     models: tuple[str, ...] = ()
+    alerts: bool = True
+    server: str = "http://localhost:9090"
 
 
 def recorded_series(plan: RecordingPlan) -> tuple[RecordedSeries, ...]:
@@ -333,10 +338,10 @@ def _ratios(level: str) -> Iterator[RecordedSeries]:
     yield RecordedSeries(f"{level}:ullage_roof:ratio", "share of a peak beside the tensor pipes', mean over GPUs", "1", roof)
 
 
-def ofu_over(level: str, span: str) -> str:
+def ofu_over(level: str, time: str) -> str:
     """Return the query of OFU over a span of time: of sums, for a mean of ratios is none.
 
     >>> ofu_over("fleet", "1d")
     'sum_over_time(fleet:ullage_ofu_gpus:sum[1d]) / sum_over_time(fleet:ullage_measured_gpus:sum[1d])'
     """
-    return f"sum_over_time({level}:ullage_ofu_gpus:sum[{span}]) / sum_over_time({level}:ullage_measured_gpus:sum[{span}])"
+    return f"sum_over_time({level}:ullage_ofu_gpus:sum[{time}]) / sum_over_time({level}:ullage_measured_gpus:sum[{time}])"
