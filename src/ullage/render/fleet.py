@@ -140,7 +140,7 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
         Column("OFU", PERCENT_1),
         Column("ullage, GPU-hours", GPU_HOURS),
         *more,
-        *([Column("cost", MONEY)] if priced else []),
+        *([Column("cost of all hours", MONEY, key="cost"), Column("of it ullage", MONEY, key="ullage_cost")] if priced else []),
     ]
     body = [_group(group, [key for key, _ in factors], doubted, more, priced) for group in rows]
     mixed = len({group.method for group in rows}) > 1 or (rows and rows[0].method != report.method)
@@ -167,7 +167,7 @@ def _group(group: Group, factors: Sequence[str], doubted: bool, more: Sequence[C
         Cell(group.ofu, marked, "strong"),
         group.ullage,
         *group_cells(group, more),
-        *([group.cost] if priced else []),
+        *([group.cost, group.ullage_cost] if priced else []),
     ]
 
 

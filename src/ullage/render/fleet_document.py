@@ -118,7 +118,7 @@ class EnergyAccountDocument(Document):
 
 
 class GroupDocument(Document):
-    """A row: a job, a user, a host, an hour, a GPU model."""
+    """A row: a job, a user, a host, an hour, a GPU model. `cost` is of all its GPU-hours, `ullage_cost` the part of it that falls short."""
 
     key: str
     ofu: Ratio | None
@@ -129,6 +129,7 @@ class GroupDocument(Document):
     trusted_share: Ratio
     ullage_gpu_hours: Annotated[Hours | None, At("ullage")]
     cost: float | None
+    ullage_cost: float | None
     tree: TelemetryFactors
     roofs: RoofsDocument
     energy: EnergyDocument

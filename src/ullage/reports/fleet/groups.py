@@ -43,7 +43,8 @@ class Group:
 
     `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
     `roofs` are over trusted series too; `gpu_hours`, `gpus`, `cost` and `energy` over all. `tree` says what is left after each step; its
-    losses of `counted_hours` add up to `ullage`. `ofu_bounds` are the least and the most that `ofu` may be, where clocks were sampled.
+    losses of `counted_hours` add up to `ullage`, and `ullage_cost` is the part of `cost` that this comes to. `ofu_bounds` are the least and
+    the most that `ofu` may be, where clocks were sampled.
     """
 
     key: str
@@ -59,6 +60,7 @@ class Group:
     roofs: RoofHeights = field(default_factory=RoofHeights)
     energy: Energy = field(default_factory=Energy)
     ofu_bounds: tuple[float, float] | None = None
+    ullage_cost: float | None = None
 
     @property
     def ullage(self) -> float | None:
@@ -124,6 +126,8 @@ def _groups(
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     roofs, energies = roofs_of(good, codes[trusted], count), energies_of(rated, codes, count)
     bounds = [None] * count if moves is None else moves.bounds(codes[trusted], count)
+    short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
+    wasted = np.bincount(codes[trusted], short * prices[trusted], count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
@@ -140,6 +144,7 @@ def _groups(
             roofs=roofs[code],
             energy=energies[code],
             ofu_bounds=bounds[code],
+            ullage_cost=None if tree.ofu is None or np.isnan(spent[code]) else float(wasted[code]),
         )
         for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]
