@@ -66,6 +66,7 @@ def inputs(tmp_path_factory):
         ("local", "fleet"),
         ("samples.parquet", "cupti stalls"),
         ("fleet/samples", "fleet"),
+        ("log", "waterfall"),
     ],
 )
 def test_content_says_which_report_it_is_for(inputs, name, command):
@@ -80,9 +81,7 @@ def test_parts_of_one_job_are_a_waterfall(inputs):
         opening_of([str(inputs / name) for name in ("profile", "code")])
 
 
-def test_a_log_a_text_and_nothing_are_refused_each_with_what_to_do(inputs, tmp_path):
-    with pytest.raises(UllageError, match="--reported LOG=JOB"):
-        opening_of([str(inputs / "log")])
+def test_a_text_and_nothing_are_refused_each_with_what_to_do(tmp_path):
     text = tmp_path / "notes"
     text.write_text("dear diary\n")
     with pytest.raises(UllageError, match="nobody can tell what"):

@@ -13,7 +13,7 @@ from ullage.cupti.pc_sampling.samples import holds_samples
 from ullage.errors import UllageError, harmless
 from ullage.intake import at_rest
 from ullage.kernels.sass.binary import is_binary
-from ullage.reports.waterfall.inputs import SURE, certainty, has_config, sorted_by_kind
+from ullage.reports.waterfall.inputs import SURE, certainty, sorted_by_kind
 from ullage.sources.source import is_url_or_live_source
 from ullage.trainlogs.log import is_log
 
@@ -26,8 +26,16 @@ WHAT = {
     "samples": "sampled program counters",
     "log": "a trainer's log",
 }
-_ASKED_OF = {"telemetry": "fleet", "trace": "trace", "config": "flops", "gemms": "waterfall", "binary": "sass", "samples": "cupti stalls"}
-_PARTS_OF_A_JOB = {"telemetry", "trace", "config", "gemms"}  # what a waterfall puts together
+_ASKED_OF = {
+    "telemetry": "fleet",
+    "trace": "trace",
+    "config": "flops",
+    "gemms": "waterfall",
+    "log": "waterfall",
+    "binary": "sass",
+    "samples": "cupti stalls",
+}
+_PARTS_OF_A_JOB = {"telemetry", "trace", "config", "gemms", "log"}  # what a waterfall puts together
 
 
 @dataclass(frozen=True)
@@ -55,11 +63,6 @@ def opening_of(places: Sequence[str]) -> Opening:
     if not places:
         raise UllageError("nothing is named to open", "name a URL, a file or a folder first, and options after it")
     kinds = {found for place in places for found in _kinds(place)}
-    if "log" in kinds:
-        raise UllageError(
-            "a trainer's log alone says what a job reported of itself, and not what its GPUs did",
-            "give it beside their telemetry: `ullage fleet SOURCE --reported LOG=JOB`",
-        )
     if len(kinds) > 1 and not kinds <= _PARTS_OF_A_JOB:
         raise UllageError(f"no report is of {' and '.join(WHAT[one] for one in sorted(kinds))} together", "open them one by one")
     ordered = tuple(sorted(kinds, key=list(WHAT).index))
@@ -72,8 +75,6 @@ def _kinds(place: str) -> set[str]:
         return {"telemetry"}
     path = Path(place).expanduser()
     files = [path] if path.is_file() else sorted(islice((one for one in path.iterdir() if one.is_file()), 50)) if path.is_dir() else []
-    if path.is_dir() and is_log(path) and not has_config(path) and max(map(certainty, files), default=0) < SURE:
-        return {"log"}
     found = [one for file in files[:50] if (one := _of_file(file))]
     if found and len(found) == len(files):
         return set(found)

@@ -23,7 +23,7 @@ from tests.trainlogs.trackers import (
     wandb_file,
 )  # fmt: skip
 from ullage.errors import UllageError
-from ullage.opening import opening_of
+from ullage.opening import Opening, opening_of
 from ullage.problems import Problems
 from ullage.trainlogs.log import is_log, read_log
 from ullage.trainlogs.points import TRACKERS, tracker_of
@@ -92,13 +92,7 @@ def test_a_folder_is_one_run_and_its_files_are_read_one_after_the_other(tmp_path
     written(tmp_path / "events.out.tfevents.1.host", records[:4])
     written(tmp_path / "events.out.tfevents.2.host", records[:1] + records[4:])
     check(tmp_path)
-    assert opening_kind(tmp_path) == "log"
-
-
-def opening_kind(place):
-    with pytest.raises(UllageError, match="a trainer's log alone"):
-        opening_of([str(place)])
-    return "log"
+    assert opening_of([str(tmp_path)]) == Opening(("log",), "waterfall")
 
 
 def test_a_torn_last_record_leaves_the_rest_and_the_answer_is_a_part(tmp_path):

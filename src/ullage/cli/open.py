@@ -27,14 +27,15 @@ Examples:
   ullage open rank0.json.gz                        a profile: `ullage trace rank0.json.gz`
   ullage open config.json --batch 8                a model: `ullage flops config.json --batch 8`
   ullage open kernel.cubin                         machine code: `ullage sass kernel.cubin`
+  ullage open events.out.tfevents.1786320000.host  a trainer's log, or a tracker's: `ullage waterfall …`
   ullage open telemetry.parquet traces/ config.json    a job, whatever is known of it: `ullage waterfall …`""",
 )
 @click.argument("what", nargs=-1, required=True, metavar="WHAT…", type=click.UNPROCESSED, shell_complete=complete_files)
 def command(what: tuple[str, ...]) -> None:
     """Tell by its content what WHAT is, and give the report that it is for.
 
-    WHAT is a URL, a file or a folder: telemetry, a store, a trace, a recording, a model's configuration, a binary, sampled program
-    counters; or several of one job. Options after it are those of the command that answers, whose name is said on stderr.
+    WHAT is a URL, a file or a folder: telemetry, a store, a trace, a recording, a model's configuration, a trainer's log, a binary, sampled
+    program counters; or several of one job. Options after it are those of the command that answers, whose name is said on stderr.
     """
     from ullage.cli import cli
     from ullage.opening import opening_of

@@ -86,6 +86,7 @@ def job_sources(question: WaterfallQuestion, progress: Progress = lambda _: None
 
     found = sorted_by_kind(question.sources)
     config = _one("configurations", [*([] if question.config is None else [question.config]), *found.get("config", [])])
+    log = _one("trainers' logs", found.get("log", []))
     gemms = _one("lists of matrix products", [*([] if question.gemms is None else [question.gemms]), *found.get("gemms", [])])
     model, step = _step(config, question)
     return JobSources(
@@ -96,6 +97,7 @@ def job_sources(question: WaterfallQuestion, progress: Progress = lambda _: None
         config=model,
         step=step,
         gemms=None if gemms is None else Path(str(gemms)).expanduser(),
+        log=log,
         gpu=step.gpu,
         options=question.reading_options(progress),
         engine=question.engine,
@@ -176,7 +178,8 @@ _EXAMPLES = """
 
 \b
 SOURCE is told by content: telemetry (as `ullage fleet` reads it), traces (as `ullage trace`), a model's config.json, a list of
-matrix products. A configuration may hold its step in a section "step": {"batch": 512, "seq": 4096, "step_time": 21.0}.
+matrix products, a trainer's log (as `ullage fleet --reported` reads it; --job names its run).
+A configuration may hold its step in a section "step": {"batch": 512, "seq": 4096, "step_time": 21.0}.
 What is not known is merged with its neighbour, and says so. To try it: `ullage simulate job` writes a job with a known answer.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,25 @@ def record(series: pa.Table, job: str, problems: Problems, *, since: int | None 
         problems.note(f"the log of job {harmless(job, 60)} reports {what}; it can't be set beside OFU")
     row = dict.fromkeys(JOBS.names) | {"job": escaped_name(job)} | means
     return pa.Table.from_pylist([row], schema=JOBS)
+
+
+@dataclass(frozen=True)
+class LoggedMeans:
+    """What the `lines` of a log say on the mean, each weighed by the time that it stands for; None for what none says."""
+
+    lines: int
+    mfu: float | None
+    flops_per_gpu: float | None
+    step_time: float | None
+
+
+def means_of(series: pa.Table) -> LoggedMeans:
+    """Return what a job reported over all of its steps. `step_time` is of one step: of all their time, the mean."""
+    weights, taken = periods(series), _floats(series, "step_time")
+    known = ~np.isnan(taken)
+    # a line stands for weight / step time steps
+    step_time = float(weights[known].sum() / (weights[known] / taken[known]).sum()) if known.any() else None
+    return LoggedMeans(len(series), _mean(_floats(series, "mfu"), weights), _mean(_floats(series, "flops_per_gpu"), weights), step_time)
 
 
 def beside(samples: pa.Table, series: pa.Table, job: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What a place holds that somebody names for a waterfall: telemetry, a trace, a model's configuration, or matrix products.
+"""What a place holds that somebody names for a waterfall: telemetry, a trace, a model's configuration, matrix products, a trainer's log.
 
 Told by content, never by a name: whoever recognises it most surely has it, telemetry before a trace where both may.
 """
@@ -16,14 +16,18 @@ from ullage.errors import UllageError, harmless
 from ullage.intake import at_rest
 from ullage.sources.source import SOURCES, Place, is_url_or_live_source
 from ullage.traces.trace import TRACES, File
+from ullage.trainlogs.log import is_log
 
-Kind = Literal["telemetry", "trace", "config", "gemms"]
+Kind = Literal["telemetry", "trace", "config", "gemms", "log"]
 
 LOOKED_AT = 50  # files of a folder
 SURE = 2  # what a reader answers who takes a file for its own by more than its form
 CONFIGS = ("config.json", "model_index.json")
 SMALL = 32 << 20  # bytes of a JSON file that may be a configuration or a list of products
-_TAKES = "it takes telemetry (as `ullage fleet`), traces (as `ullage trace`), a model's config.json, and lists of matrix products"
+_TAKES = (
+    "it takes telemetry (as `ullage fleet`), traces (as `ullage trace`), a model's config.json, lists of matrix products, "
+    "and trainers' logs"
+)
 NAMES = ("architectures", "model_type", "_class_name")  # how a configuration names its model
 
 
@@ -50,10 +54,10 @@ def has_config(folder: Path) -> bool:
 
 
 def _surely(path: Path) -> bool:
-    """Return whether a place is telemetry, traces or matrix products, and not only might be."""
+    """Return whether a place is telemetry, traces, matrix products or a trainer's log, and not only might be."""
     if path.is_dir():
         return not has_config(path) and max((max(_scores(file)) for file in islice(_files(path), LOOKED_AT)), default=0) >= SURE
-    return path.is_file() and (max(_scores(path)) >= SURE or _listed(path) == "gemms")
+    return path.is_file() and (max(_scores(path)) >= SURE or _listed(path) == "gemms" or is_log(path))
 
 
 def kind(place: str) -> Kind:
@@ -78,6 +82,8 @@ def _of_folder(folder: Path) -> Kind:
     if any(s.folder and s.recognise(Place(str(folder), folder)) for s in SOURCES.values()):
         return "telemetry"
     scores = [_scores(path) for path in islice(_files(folder), LOOKED_AT)]
+    if max((max(score) for score in scores), default=0) < SURE and is_log(folder):
+        return "log"
     telemetry, trace = (max((score[n] for score in scores), default=0) for n in (0, 1))
     if not telemetry and not trace:
         raise UllageError(f"nobody can tell what the folder {harmless(str(folder))} holds", _TAKES)
@@ -94,7 +100,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _of_file(path: Path) -> Kind:
     telemetry, trace = _scores(path)
-    if max(telemetry, trace) < SURE and (found := _listed(path)) is not None:
+    if max(telemetry, trace) < SURE and (found := _listed(path) or ("log" if is_log(path) else None)) is not None:
         return found
     if not telemetry and not trace:
         raise UllageError(f"nobody can tell what {harmless(str(path))} holds", _TAKES)

@@ -62,6 +62,17 @@ _AMOUNTS = {  # the least and the most of each, and what to write
 
 
 @dataclass(frozen=True)
+class LogReport:
+    """What a trainer's log says of a job: means over its lines (`steps`), weighed by time; `complete` whether all of it was read."""
+
+    place: str
+    steps: int
+    mfu: float | None
+    step_time: float | None
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class SourceReports:
     """The reports on a job's sources, as far as there are any; `gpus` is how many GPUs it ran on, `gpu` what they were said to be, and
     `precision` that of the peak where no step says it."""
@@ -70,6 +81,7 @@ class SourceReports:
     trace: TraceReport | None = None
     flops: FlopsReport | None = None
     gemms: TileLoss | None = None
+    log: LogReport | None = None
     gpus: int | None = None
     gpu: str | None = None
     precision: str = "bf16"

@@ -39,6 +39,10 @@ def rests_on(found: SourceReports, given: GivenByHand) -> list[str]:
     if (flops := found.flops) is not None:
         timed = "" if flops.step_time is None else f" in {flops.step_time:,.4g} s on {_count(flops.gpus, 'GPU')}"
         lines.append(f"step: {flops.ledger.architecture}, {flops.ledger.training / 1e12:,.4g} TFLOP{timed}")
+    if (log := found.log) is not None:
+        told = [] if log.mfu is None else [f"MFU {percent(log.mfu)}"]
+        told += [] if log.step_time is None else [f"{log.step_time:,.4g} s a step"]
+        lines.append(f"log: {', '.join([_count(log.steps, 'line'), *told])} ({log.place})")
     lines += [f"{source}: tiles are known of {percent(loss.covered)} of the matrix products" for source, loss in products(found)]
     said = [f"{word} {value:.4g}" for word, value in _said(given) if value is not None]
     return lines + ([f"given: {', '.join(said)}"] if said else [])

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ullage.errors import UllageError
-from ullage.gpus.chip import find
+from ullage.gpus.chip import find, peak
 from ullage.models.config import Config
+from ullage.problems import Problems
 from ullage.profiles import Profile, ProfileRequest
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.request import FleetRequest as FleetQuestion
@@ -17,10 +18,12 @@ from ullage.reports.flops import FlopsReport, StepQuestion, flops
 from ullage.reports.gemms.file import read_gemms
 from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.reports.waterfall import evidence as evidence_of
-from ullage.reports.waterfall.known import SourceReports, gpu_name, with_gpus
+from ullage.reports.waterfall.known import LogReport, SourceReports, gpu_name, with_gpus
 from ullage.sources.source import Options
 from ullage.store.spark_session import DUCKDB
 from ullage.sums.lanes.window import TraceWindow
+from ullage.trainlogs.log import read_log
+from ullage.trainlogs.reported import means_of
 from ullage.views.numbers import percent
 
 
@@ -39,6 +42,7 @@ class JobSources:
     config: Config | None = None
     step: StepQuestion | None = None
     gemms: Path | None = None
+    log: str | None = None
     gpu: str | None = None
     options: Options | None = None
     engine: str = DUCKDB
@@ -56,11 +60,27 @@ def read(places: JobSources) -> SourceReports:
     precision = "bf16" if places.step is None else places.step.precisions.get("*", "bf16")
     found = SourceReports(telemetry=measured, trace=traced, gemms=gemms, gpu=places.gpu, precision=precision)
     found = with_gpus(found, _said_gpus(places.step) or (None if measured is not None else _world(profile)))
+    if places.log is not None:
+        found = replace(found, log=_log(places, found, notes))
     if places.config is not None:
         found = replace(found, flops=_step(places, found, notes))
         found = with_gpus(found, found.flops.gpus if found.flops is not None and found.flops.step_time is not None else found.gpus)
     kept = [] if traced is None else [note for note in traced.notes if traced.partial]
     return replace(found, notes=tuple(dict.fromkeys((*notes, *kept))))
+
+
+def _log(places: JobSources, found: SourceReports, notes: list[str]) -> LogReport:
+    """Return what a trainer's log reports; FLOP/s become an MFU where the GPU is known."""
+    assert places.log is not None
+    problems = Problems()
+    means = means_of(read_log(places.log, problems, run=places.job))
+    if places.strict:
+        problems.refuse_partial()
+    notes += problems.lines()
+    reported, name = means.mfu, gpu_name(found)
+    if reported is None and means.flops_per_gpu is not None and name is not None:
+        reported = means.flops_per_gpu / peak(name, found.precision)
+    return LogReport(Path(places.log).name, means.lines, reported, means.step_time, problems.complete)
 
 
 def _telemetry(places: JobSources, notes: list[str]) -> FleetReport:
@@ -138,7 +158,10 @@ def _step(places: JobSources, found: SourceReports, notes: list[str]) -> FlopsRe
     if question.peak_tflops is None and (mixed := traced_precisions(found)):
         said["traced"] = mixed
         notes.append(_precisions(mixed, declared=bool(question.precisions)))
-    if question.step_time is None and found.trace is not None and (mean := evidence_of.mean_step(found.trace)) is not None:
+    if question.step_time is None and found.log is not None and found.log.step_time is not None:
+        said["step_time"] = found.log.step_time
+        notes.append(f"the step's time is the mean of the trainer's log, {found.log.step_time:,.4g} s")
+    elif question.step_time is None and found.trace is not None and (mean := evidence_of.mean_step(found.trace)) is not None:
         said["step_time"] = mean
         notes.append(f"the step's time is the mean of the trace's steps, {mean:,.4g} s: recording slows a job down (--step-time)")
     return flops(places.config, replace(question, **said))

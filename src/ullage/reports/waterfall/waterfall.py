@@ -120,7 +120,9 @@ def waterfall(found: SourceReports, given: GivenByHand | None = None) -> Waterfa
             *above_ceiling(answer, share),
             *(kernels.notes if kernels else ()),
         ),
-        complete=(found.telemetry is None or found.telemetry.complete) and (found.trace is None or not found.trace.partial),
+        complete=(found.telemetry is None or found.telemetry.complete)
+        and (found.trace is None or not found.trace.partial)
+        and (found.log is None or found.log.complete),
         read_until=None if found.telemetry is None else found.telemetry.read_until,
         contradiction=against,
         kernels=kernels,
@@ -159,13 +161,14 @@ def _evidence(found: SourceReports, given: GivenByHand, telemetry: Telemetry | N
     }
     model = None if flops is None else evidence_of.model(flops)
     mfu = None if flops is None or flops.mfu is None else Measured.exact(flops.mfu, "step")
+    logged = () if found.log is None or found.log.mfu is None else (Measured.exact(found.log.mfu, "log"),)
     return Evidence(
         telemetry=telemetry,
         trace=trace,
         ofu=said["ofu"],
         tile=(*tiles, *said["tile"]),
         model=(*(() if model is None else (model,)), *said["model"]),
-        mfu=(*(() if mfu is None else (mfu,)), *said["mfu"]),
+        mfu=(*(() if mfu is None else (mfu,)), *logged, *said["mfu"]),
         error=given.error,
     )
 
@@ -173,6 +176,8 @@ def _evidence(found: SourceReports, given: GivenByHand, telemetry: Telemetry | N
 def _needed(found: SourceReports) -> str:
     if found.telemetry is not None:
         return _untold(found.telemetry)
+    if found.log is not None:
+        return "the trainer's log reports no MFU; of FLOP/s it needs the GPU: --gpu 'H100 SXM'"
     if found.trace is not None:
         damaged = "what is left of the damaged trace" if found.trace.partial else "the trace"
         return f"{damaged} has no device that computes; give telemetry, or a model with --step-time, --gpus and --gpu"
