@@ -49,8 +49,8 @@ def test_one_that_stands_out_clearly_is_found_at_once(settled: Settled) -> None:
 
 
 def test_one_that_stands_out_a_little_must_do_so_twice(settled: Settled) -> None:
-    assert found(settled, {**peers(4), "d0": [0.5, 0.5, 0.6, 0.5]}) == []
-    (one,) = found(settled, {**peers(4), "d0": [0.5, 0.6, 0.6, 0.5]})
+    assert found(settled, {**peers(4), "d0": [0.5, 0.5, 0.585, 0.5]}) == []
+    (one,) = found(settled, {**peers(4), "d0": [0.5, 0.585, 0.585, 0.5]})
     assert one.found == T0 + 3 * SCRAPE
 
 

@@ -16,7 +16,7 @@ from ullage.reports.fleet.rated import rate
 from ullage.sums.job_courses import device_scrape_sums
 
 IN_A_ROW = 2  # scrapes in which a device must stand out: one may meet another part of a step than those of its peers
-CLEAR = 1.25  # times as busy as the others: one scrape is enough
+CLEAR = 1.2  # times as busy as the others: one scrape is enough
 GONE = 4  # windows without it after which it is over: a slow device may look like the others for a moment
 LEAST_DEVICES = 3  # of a job: of two nobody can say which one is slow
 WHOLE = 0.7  # of the usual time of a window: of less its devices were seen at different times
