@@ -230,7 +230,7 @@ def follow(folder: str, url: str, began: float, at: float) -> None:
     from ullage.service import follow as following
     from ullage.service.logs import ServiceLog
 
-    following.MANY_PARTS = 6
+    following.MANY_PARTS = 3
     plan = following.FollowPlan((url,), Path(folder), first_ms=24 * HOUR_MS)
     follower = following.Follower(plan, ServiceLog(stream=io.StringIO()), lambda _: None, clock=lambda: clock.now_ms() / 1000)
     while True:
