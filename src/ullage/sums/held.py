@@ -43,7 +43,15 @@ def full(samples: Any, name: str) -> bool:
 
 
 def known(samples: Any, *names: str) -> Any:
-    """Return where all of these columns have a value: a condition, or True or False where it is so in every row."""
+    """Return where all of these columns have a value: a condition, or True or False where it is so in every row.
+
+    >>> import ibis
+    >>> table = ibis.table({"always": "!float64", "sometimes": "float64"}, name="table").mutate(never=ibis.null("float64"))
+    >>> known(table, "always"), known(table, "always", "never"), known(table, "sometimes", "never")
+    (True, False, False)
+    >>> known(table, "always", "sometimes").equals(table.sometimes.notnull())
+    True
+    """
     import ibis
 
     if any(empty(samples, name) for name in names):
