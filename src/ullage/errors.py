@@ -71,16 +71,21 @@ def did_you_mean(word: str, known: Iterable[str], command: str) -> str:
 
 
 def public(place: str) -> str:
-    """Return the name of a place without what may be secret in a URL: user, password and query.
+    """Return the name of a place without what may be secret in a URL: user, password, query, and parameters as Spark Connect has them.
 
     >>> public("https://me:p@ss@prometheus.example/api?token=7"), public("scrapes/a?.prom")
     ('https://…@prometheus.example/api?…', 'scrapes/a?.prom')
+    >>> public("sc://spark:15002/;token=7;user_id=ann"), public("http://me:p;a?ss@host/"), public("a;b.prom")
+    ('sc://spark:15002/;…', 'http://…', 'a;b.prom')
     """
     scheme, mark, rest = place.partition("://")
     if not mark:
         return place
-    rest, question, _ = rest.partition("?")
-    return scheme + mark + re.sub(r"^[^/#]*@", "…@", rest) + ("?…" if question else "")
+    user, at, _ = re.split("[/#]", rest, maxsplit=1)[0].rpartition("@")
+    if set("?;") & set(user):  # a password with such a sign, or an address in a query: nobody can tell
+        return scheme + mark + "…"
+    shown, *hidden = re.split("([?;])", rest.removeprefix(user + at), maxsplit=1)
+    return scheme + mark + ("…@" if at else "") + shown + (f"{hidden[0]}…" if hidden else "")
 
 
 def harmless(text: str, limit: int = 200) -> str:
