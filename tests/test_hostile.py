@@ -209,7 +209,7 @@ def test_what_is_no_number_is_missing_and_counted(written):
     # 2 GPUs x 8 readings: a quarter each is NaN, +Inf, -Inf and good
     assert any(note.startswith("4 readings that are not a number (NaN) left out") for note in report.notes)
     assert any(note.startswith("8 infinite readings left out") for note in report.notes)
-    assert any("OFU is known for 25%" in note for note in report.notes)
+    assert any("OFU is known for 25 %" in note for note in report.notes)
 
 
 def test_a_label_of_ten_megabytes_is_cut_and_counted(written):
