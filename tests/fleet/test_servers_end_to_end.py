@@ -27,7 +27,7 @@ from ullage.simulate.serve import Server, serve
 
 TENSOR, CLOCK = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_SM_CLOCK"
 H100 = "NVIDIA H100 80GB HBM3"
-SERVERS = pytest.mark.parametrize("start", [prometheus, victoria_metrics])
+SERVERS = pytest.mark.parametrize("start", [prometheus, pytest.param(victoria_metrics, marks=pytest.mark.full)])
 
 
 def ullage(*words: str) -> dict:

@@ -206,6 +206,7 @@ def test_a_zone_that_is_none_is_refused_by_the_command(tmp_path):
     assert told.exit_code == 1 and "no time zone is called 'Mars/Olympus'" in str(told.exception)
 
 
+@pytest.mark.full
 def test_many_jobs_of_a_small_archive_take_little_memory(tmp_path):
     import gzip
     import subprocess

@@ -211,7 +211,7 @@ def exporter(handler: BaseHTTPRequestHandler) -> None:
     say(handler, f"# TYPE {SM} gauge\n{SM}{{{labels}}} 0.5\n{CLOCK}{{{labels}}} 1980\n", kind="text/plain; version=0.0.4")
 
 
-@pytest.mark.parametrize("start", [prometheus, victoria_metrics])
+@pytest.mark.parametrize("start", [prometheus, pytest.param(victoria_metrics, marks=pytest.mark.full)])
 def test_what_a_server_scrapes_from_an_exporter_arrives_in_whole_rows(start: Callable[..., object], tmp_path: Path) -> None:
     with scripted(exporter) as page, start(tmp_path, targets=[page.removeprefix("http://")]) as url:  # type: ignore[attr-defined]
         query = f"{url}/api/v1/query?query=count_over_time({SM}[1m])%3E3"

@@ -179,8 +179,8 @@ def spans(path, wanted):
 
 def test_what_the_backward_pass_hides_of_its_collectives_is_not_communication(ranks):
     hidden = 0
-    for part in read_trace(ranks / "ddp").report().whole.host_parts:
-        path = ranks / "ddp" / f"{part.process.rank}.json"
+    for path in (ranks / "ddp" / "0.json", ranks / "ddp" / "1.json"):  # each by itself: together they have but their common window
+        (part,) = read_trace(path).report().whole.host_parts
         gloo = spans(path, lambda e: e["name"].startswith("gloo:"))
         computing = spans(path, lambda e: e["name"].startswith("aten::"))
         operators = spans(path, lambda e: e["cat"] == "cpu_op")
