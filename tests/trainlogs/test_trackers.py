@@ -87,6 +87,16 @@ def test_the_checksum_is_the_one_computed_bit_by_bit(data):
     assert masked_crc(data) == ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
 
 
+def test_a_step_that_was_logged_in_one_file_says_nothing_of_the_same_record_of_another(tmp_path):
+    """A run that was started again has several event files, whose records are each counted from 1."""
+    first, second = event_file([(1, 1e9, {"global_step": 70.0})]), event_file([(2, 1e9 + 60, {"train/mfu": 0.5})])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    written(folder / "events.out.tfevents.1.a", b"".join(first))
+    written(folder / "events.out.tfevents.2.a", b"".join(second))
+    assert read_log(str(folder))["step"].to_pylist() == [2]
+
+
 def test_a_folder_is_one_run_and_its_files_are_read_one_after_the_other(tmp_path):
     records = event_file(POINTS)
     written(tmp_path / "events.out.tfevents.1.host", records[:4])

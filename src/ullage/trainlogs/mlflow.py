@@ -98,7 +98,7 @@ def _from_file(path: Path, metric: str, run: str, problems: Problems) -> Iterato
                     problems.drop("lines that can't be read", where=f"{path.name} line {line.number:,}")
                     problems.cut(f"{path.name} has lines that can't be read")
                     continue
-                yield MetricPoint(metric, value, int(found[3] or 0), int(found[1]), run, line.number)
+                yield MetricPoint(metric, value, int(found[3] or 0), int(found[1]), run, line.number, metric)
     except UllageError as error:
         problems.cut_short("files of metrics that can't be read", f"{path.name} ({error.problem})")
 

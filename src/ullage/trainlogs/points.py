@@ -25,7 +25,10 @@ _RUNS_SHOWN = 5
 
 @dataclass(frozen=True)
 class MetricPoint:
-    """A value of a metric as it was logged. `time` is in ms since 1970, `record` where it stands in its file, from 1."""
+    """A value of a metric as it was logged. `time` is in ms since 1970, `record` where it stands in its `file`, from 1.
+
+    Values of one record of one file were logged together; "" is the file that was named.
+    """
 
     metric: str
     value: float
@@ -33,6 +36,7 @@ class MetricPoint:
     time: int | None = None
     run: str = ""
     record: int = 0
+    file: str = ""
 
 
 class PointReader(Protocol):
@@ -91,7 +95,7 @@ def steps_of_points(points: Iterable[MetricPoint], where: str, run: str | None =
     chosen_run = _chosen_run([point.run for point, found in known if found[0] != "step"], where, run)
     known = [(point, found) for point, found in known if point.run == chosen_run]
     steps = _steps_logged(known)
-    kept = [(replace(point, step=steps.get(point.record, point.step)), found) for point, found in known if found[0] != "step"]
+    kept = [(replace(point, step=steps.get((point.file, point.record), point.step)), found) for point, found in known if found[0] != "step"]
     names: dict[str, tuple[int, str]] = {}
     for point, (name, rank) in kept:
         if name not in names or rank < names[name][0]:
@@ -102,20 +106,21 @@ def steps_of_points(points: Iterable[MetricPoint], where: str, run: str | None =
     return mfu_as_ratios([LoggedStep(row.record, row.step, row.time, **row.values) for row in rows])
 
 
-def _steps_logged(known: Iterable[tuple[MetricPoint, tuple[str, int]]]) -> dict[int, int | None]:
-    """Return by record the step that a training logged as a metric of its own: the tracker's may count calls."""
-    best: dict[int, tuple[int, int | None]] = {}
+def _steps_logged(known: Iterable[tuple[MetricPoint, tuple[str, int]]]) -> dict[tuple[str, int], int | None]:
+    """Return by file and record the step that a training logged as a metric of its own: the tracker's may count calls."""
+    best: dict[tuple[str, int], tuple[int, int | None]] = {}
     for point, (name, rank) in known:
-        if name == "step" and (point.record not in best or rank < best[point.record][0]):
-            best[point.record] = rank, counted(point.value)
-    return {record: step for record, (_, step) in best.items() if step is not None}
+        place = point.file, point.record
+        if name == "step" and (place not in best or rank < best[place][0]):
+            best[place] = rank, counted(point.value)
+    return {place: step for place, (_, step) in best.items() if step is not None}
 
 
 def _rows(points: Iterable[tuple[MetricPoint, str]]) -> list[_Row]:
     rows: list[_Row] = []
-    latest: dict[tuple[str, int], _Row] = {}
+    latest: dict[tuple[str, str, int], _Row] = {}
     for point, name in points:
-        key = ("record", point.record) if point.step is None else ("step", point.step)
+        key = ("record", point.file, point.record) if point.step is None else ("step", "", point.step)
         row = latest.get(key)
         if row is None or name in row.values:
             row = latest[key] = _Row(point.record, point.step, point.time)

@@ -89,7 +89,7 @@ def _points(path: Path, problems: Problems, run: str) -> Iterator[MetricPoint]:
     with opened(path) as file:
         for number, data in _records(file, problems, where):
             try:
-                yield from _scalars(data, run, number)
+                yield from _scalars(data, run, number, str(path))
             except (WireError, struct.error, UnicodeDecodeError):
                 problems.drop("event records that are not events", where=f"{where} record {number:,}")
                 problems.cut(f"{where} has records that are not events")
@@ -134,7 +134,7 @@ def _skipped(file: IO[bytes], size: int) -> bool:
     return True
 
 
-def _scalars(data: memoryview, run: str, number: int) -> Iterator[MetricPoint]:
+def _scalars(data: memoryview, run: str, number: int, file: str) -> Iterator[MetricPoint]:
     time, step, summaries = None, 0, []
     for name, value in fields(data):
         if name == _WALL_TIME and not isinstance(value, int):
@@ -148,7 +148,7 @@ def _scalars(data: memoryview, run: str, number: int) -> Iterator[MetricPoint]:
             if name == _VALUE and not isinstance(value, int):
                 tag, scalar = _value(value)
                 if tag and scalar is not None:
-                    yield MetricPoint(tag, scalar, step, time, run, number)
+                    yield MetricPoint(tag, scalar, step, time, run, number, file)
 
 
 def _value(raw: memoryview) -> tuple[str, float | None]:
