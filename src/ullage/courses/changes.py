@@ -65,7 +65,7 @@ def level_changes(course: TimeCourse, least_change: float = LEAST_CHANGE) -> lis
         return []
     penalty = PENALTY * math.log(max(len(values), LEAST_PLACES))
     ends = _worth_telling(values, segment_ends(values / noise, penalty, LEAST_LENGTH), least_change)
-    return _without_pauses(course, _told(course, values, ends, noise), least_change)
+    return _without_pauses(course, _changes_between(course, values, ends, noise), least_change)
 
 
 def logarithm(after: float, before: float) -> float:
@@ -91,7 +91,7 @@ def _worth_telling(values: Array, ends: Sequence[int], least_change: float) -> l
     return edges[1:]
 
 
-def _told(course: TimeCourse, values: Array, ends: Sequence[int], noise: float) -> list[LevelChange]:
+def _changes_between(course: TimeCourse, values: Array, ends: Sequence[int], noise: float) -> list[LevelChange]:
     edges, times = [0, *ends], course.times[course.known]
     found: list[LevelChange] = []
     for first, middle, last in zip(edges, edges[1:], edges[2:], strict=False):

@@ -83,8 +83,8 @@ def finding_of(change: WatchedChange) -> Finding:
         *([] if change.until is None else [Fact("until", f"{moment(change.until)} UTC")]),
         *([Fact("earlier runs of its kind", change.earlier, COUNT)] if change.earlier else []),
         *([Fact("jobs that fell with it", len(change.jobs), COUNT)] if change.scope == "fleet" else []),
-        *([Fact(f"{MEASURES[change.mover].label} beside then", change.moved[change.mover], FACTOR)] if change.mover else []),
-        *(Fact("beside it", words) for words in change.beside),
+        *([Fact(f"{MEASURES[change.mover].label} after over before", change.moved[change.mover], FACTOR)] if change.mover else []),
+        *(Fact("changed with it", words) for words in change.beside),
     ]
     return Finding(
         where=change.where,
@@ -92,7 +92,8 @@ def finding_of(change: WatchedChange) -> Finding:
         gpu_hours=change.gpu_hours,
         confidence=change.confidence,
         evidence=evidence,
-        advice=f"{advice_of(change)}; {change.command}",
+        advice=advice_of(change),
+        next_command=change.command,
         kind="change",
         title=TITLES[change.scope],
         part="what its work would have cost less as it was before",

@@ -25,10 +25,7 @@ LONGEST_SILENCE = 4 * HOUR_MS  # a job name that comes back after longer is anot
 
 @dataclass(frozen=True)
 class JobCourse:
-    """A run of a job and its courses by measure; `name` is that of its record, `models` those of its GPUs.
-
-    `time` and `worked` are the GPU-hours behind each bucket, all and those in which something ran.
-    """
+    """A run of a job and its courses by measure; `name` is that of its record, `models` those of its GPUs."""
 
     cluster: str | None
     job: str

@@ -103,7 +103,7 @@ def _of_job(cluster: str | None, job: str, windows: Sequence[tuple[int, Sequence
         named = {(one.host, one.gpu, one.mig): one for group in slow for one in group}
         yield from _ended(cluster, job, streaks, named, at)
         _lengthened(streaks, named, whole, at, window_ms)
-    yield from _told(cluster, job, {place: streak for place, streak in streaks.items() if streak.found is not None}, None)
+    yield from _stragglers_by_host(cluster, job, {place: streak for place, streak in streaks.items() if streak.found is not None}, None)
 
 
 def _lengthened(
@@ -142,10 +142,10 @@ def _ended(
             del streaks[place]
             if streak.found is not None:
                 over[place] = streak
-    yield from _told(cluster, job, over, at)
+    yield from _stragglers_by_host(cluster, job, over, at)
 
 
-def _told(
+def _stragglers_by_host(
     cluster: str | None, job: str, streaks: Mapping[tuple[str | None, str, str | None], _Streak], end: int | None
 ) -> Iterator[SeenStraggler]:
     """Yield what was found; devices of one host that were found at once are one straggler."""

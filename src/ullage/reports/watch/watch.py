@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ullage.errors import public
 from ullage.reports.fleet.fleet import judged_fleet
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.watch.beside import changed_beside, device_facts
@@ -132,10 +133,11 @@ def _sides(change: WatchedChange, courses: Sequence[JobCourse]) -> tuple[tuple[s
 
 
 def _command(change: WatchedChange, sources: Sequence[str]) -> str:
-    """Return the command that shows a change: the time since it beside the time before."""
+    """Return the command that shows a change: the time since it beside the time before. No secret of an address is in it."""
+    places = [public(source) for source in sources]
     length = max(change.settled - change.start, AROUND_MS)
     since, until = change.settled, change.settled + length if change.until is None else min(change.until, change.settled + length)
     if change.scope != "fleet":
-        return shlex.join(["ullage", "job", change.jobs[0], *sources, "--since", iso(since)])
+        return shlex.join(["ullage", "job", change.jobs[0], *places, "--since", iso(since)])
     before = change.start - (until - since)
-    return shlex.join(["ullage", "fleet", *sources, "--since", iso(since), "--until", iso(until), "--against", iso(before)])
+    return shlex.join(["ullage", "fleet", *places, "--since", iso(since), "--until", iso(until), "--against", iso(before)])

@@ -33,7 +33,7 @@ class WatchedChange:
     `scope` says of what: a job while it runs, a run beside `earlier` ones of its kind, the whole fleet (whose level is a ratio to what
     its jobs had). `low` and `high` bound the difference with 95 % confidence. `gpu_hours` is what it has cost since then (below 0: gained;
     0 of all measures but OFU), `moved` how far each factor moved (after over before), `beside` what else changed, `course` where it is
-    seen. `jobs` are those that it is of, and `ended` says that they had ended before the window did.
+    seen. `runs` are the jobs that it is of, with their clusters, and `ended` says that they had ended before the window did.
     """
 
     measure: str
@@ -51,12 +51,17 @@ class WatchedChange:
     gpu_hours: float
     confidence: Confidence
     moved: Mapping[str, float]
-    jobs: tuple[str, ...]
+    runs: tuple[tuple[str | None, str], ...]
     earlier: int = 0
     ended: bool = False
     beside: tuple[str, ...] = ()
     command: str = ""
     course: TimeCourse | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs that it is of."""
+        return tuple(job for _, job in self.runs)
 
     @property
     def worse(self) -> bool:
@@ -124,9 +129,14 @@ def _of_job(one: JobCourse, measure: str, change: LevelChange) -> WatchedChange:
         gpu_hours=lost,
         confidence="high" if sure >= CERTAIN and large else "medium" if sure >= SURE else "low",
         moved=_moved(one, *sides),
-        jobs=(one.job,),
+        runs=_keys([one]),
         course=course,
     )
+
+
+def _keys(jobs: Sequence[JobCourse]) -> tuple[tuple[str | None, str], ...]:
+    """Return what tells jobs apart: two clusters may each have a job of one number."""
+    return tuple((one.cluster, one.job) for one in jobs)
 
 
 def _place(one: JobCourse) -> FindingPlace:
@@ -157,22 +167,27 @@ def run_changes(jobs: Sequence[JobCourse], least_hours: float = 0.0) -> Iterator
             kinds.setdefault(one.family, []).append(one)
     for runs in kinds.values():
         ordered = sorted(runs, key=lambda one: one.start)
-        for change in changed_runs([_first_level(one) for one in ordered]):
-            yield _of_run(ordered, change)
+        levels = [_first_level(one) for one in ordered]
+        for change in changed_runs(levels):
+            yield _of_run(ordered, levels, change)
 
 
 def _first_level(one: JobCourse) -> float:
     """Return the OFU of a run before anything changed in it."""
-    changes = level_changes(one.ofu)
-    first = changes[0].start if changes and not _warms_up(one, changes[0]) else one.end
-    part = one.ofu.part(one.start if not (changes and _warms_up(one, changes[0])) else changes[0].settled, first)
+    first = next(iter(level_changes(one.ofu)), None)
+    if first is None:
+        part = one.ofu
+    elif _warms_up(one, first):
+        part = one.ofu.part(first.settled, one.end)
+    else:
+        part = one.ofu.part(one.start, first.start)
     return part.mean() or 0.0
 
 
-def _of_run(runs: Sequence[JobCourse], change: ChangedRun) -> WatchedChange:
+def _of_run(runs: Sequence[JobCourse], levels: Sequence[float], change: ChangedRun) -> WatchedChange:
     one, last = runs[change.run], None if change.until is None else runs[change.until]
     concerned = runs[change.run : change.until]
-    reference = min(runs[: change.run], key=lambda run: abs(logarithm(_first_level(run), change.usual)))
+    reference = runs[min(range(change.run), key=lambda number: abs(logarithm(levels[number], change.usual)))]
     error = change.usual * abs(logarithm(change.level, change.usual)) / max(change.deviations, 1e-9)
     difference = change.level - change.usual
     sure = change.deviations
@@ -192,7 +207,7 @@ def _of_run(runs: Sequence[JobCourse], change: ChangedRun) -> WatchedChange:
         gpu_hours=sum(_lost(run.ofu, change.usual) for run in concerned),
         confidence="high" if change.earlier >= SEVERAL and sure >= FAR else "medium" if change.earlier > 1 or sure >= FAR else "low",
         moved=_moved(one, (reference.start, reference.end), (one.start, one.end), reference),
-        jobs=tuple(run.job for run in concerned),
+        runs=_keys(concerned),
         earlier=change.earlier,
         course=_joined([run.ofu for run in runs]),
     )
@@ -231,16 +246,16 @@ def fleet_changes(jobs: Sequence[JobCourse], least_change: float = LEAST_CHANGE)
 
 def _of_fleet(jobs: Sequence[JobCourse], course: TimeCourse, change: LevelChange) -> WatchedChange | None:
     width, whole = 2 * NEAR * course.bucket_ms, logarithm(change.after, change.before)
-    moves = {}
+    moves: list[tuple[JobCourse, float, float]] = []
     for one in jobs:
         before, after = one.ofu.part(change.start - width, change.start), one.ofu.part(change.settled, change.settled + width)
         if min(len(before.known), len(after.known)) >= LEAST_LENGTH and (level := before.mean()):
-            moves[one.job] = (one, logarithm(after.mean() or 0.0, level), level)
-    with_it = [one for one, move, _ in moves.values() if move * whole > 0 and abs(move) >= HALF * abs(whole)]
+            moves.append((one, logarithm(after.mean() or 0.0, level), level))
+    with_it = [one for one, move, _ in moves if move * whole > 0 and abs(move) >= HALF * abs(whole)]
     if len(with_it) < max(SEVERAL, MOST_MOVE * len(moves)):
         return None
     end = int(course.times[-1]) + course.bucket_ms if change.until is None else change.until
-    lost = sum(_lost(one.ofu.part(change.start, end), level) for one, _, level in moves.values())
+    lost = sum(_lost(one.ofu.part(change.start, end), level) for one, _, level in moves)
     low, high = change.bounds
     clusters = {one.cluster for one in with_it}
     return WatchedChange(
@@ -259,7 +274,7 @@ def _of_fleet(jobs: Sequence[JobCourse], course: TimeCourse, change: LevelChange
         gpu_hours=lost,
         confidence="high" if change.deviations >= CERTAIN else "medium" if change.deviations >= SURE else "low",
         moved={},
-        jobs=tuple(one.job for one in with_it),
+        runs=_keys(with_it),
         course=course,
     )
 
@@ -273,9 +288,9 @@ def found_changes(jobs: Sequence[JobCourse], least_change: float = LEAST_CHANGE)
     changed = [*fleet, *run_changes(jobs), *own]
     last = max((one.end for one in jobs), default=0) - NEAR * bucket_ms
     running = {(one.cluster, one.job) for one in jobs if one.end > last}
-    told = [replace(one, ended=not any((one.where.cluster, job) in running for job in one.jobs)) for one in changed]
-    return sorted(told, key=lambda one: (one.measure != "ofu", -one.gpu_hours, one.start))
+    dated = [replace(one, ended=running.isdisjoint(one.runs)) for one in changed]
+    return sorted(dated, key=lambda one: (one.measure != "ofu", -one.gpu_hours, one.start))
 
 
 def _part_of(change: WatchedChange, whole: WatchedChange, bucket_ms: int) -> bool:
-    return set(change.jobs) <= set(whole.jobs) and abs(change.start - whole.start) <= NEAR * bucket_ms
+    return set(change.runs) <= set(whole.runs) and abs(change.start - whole.start) <= NEAR * bucket_ms
