@@ -124,7 +124,7 @@ def test_files_are_written_for_provisioning_and_nobody_elses_is_replaced(tmp_pat
     }
     (folder / "ullage-job.json").write_text('{"uid": "mine"}')
     (folder / "ullage-team.json").unlink()
-    with pytest.raises(UllageError, match="is there already, and is no form of this dashboard"):
+    with pytest.raises(UllageError, match="is there already, and is another file than this dashboard"):
         dashboard(out=str(folder))
     assert not (folder / "ullage-team.json").exists()
 

@@ -174,7 +174,7 @@ def test_an_open_page_shows_a_new_headline_by_itself(tmp_path: Path, browser: An
             wait_for(lambda: page.locator("h1 strong").inner_text() != before)  # no function of ours may wait in a page with our policy
             after = page.locator("h1 strong").inner_text()
             assert page.locator(".site .newer").count() == 1 and page.evaluate("document.querySelectorAll('h1').length") == 1
-            page.get_by_role("link", name="show them anew").click()
+            page.get_by_role("link", name="reload the page").click()
             page.wait_for_selector(".site .newer", state="detached")
             assert page.locator("h1 strong").inner_text() == after and visit.wrong == []
 

@@ -65,6 +65,10 @@ class Silence:
     by: str
     note: str
 
+    def covers(self, problem: Problem) -> bool:
+        """Return whether it is for a problem of this owner and kind."""
+        return self.owner in ("", problem.owner) and self.kind in ("", problem.kind)
+
 
 @dataclass(frozen=True)
 class Notice:
@@ -78,7 +82,9 @@ class Notice:
 
 
 class AlertBook:
-    """Alerts in one file. Whatever ends the process, what was to be said is said when it runs again, and nothing is said twice but once."""
+    """Alerts in one file. Whatever ends the process, what was to be said is said when it runs again; only the notice
+    that was on its way then may be said a second time.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -155,10 +161,6 @@ class AlertBook:
         with self._open() as connection:
             connection.execute("UPDATE notices SET tries = tries + 1 WHERE number = ?", (notice.number,))
 
-    def is_silenced(self, problem: Problem, now: float) -> bool:
-        """Return whether nobody is to be told of a problem now."""
-        return any(one.owner in ("", problem.owner) and one.kind in ("", problem.kind) for one in self.silences(now))
-
     @staticmethod
     def _seen(connection: sqlite3.Connection, key: str, problem: Problem, now: float) -> None:
         row = connection.execute("SELECT state, hits, resolved, told FROM alerts WHERE key = ?", (key,)).fetchone()
@@ -198,7 +200,7 @@ class AlertBook:
         rows = connection.execute("SELECT key, problem, told, acknowledged_by FROM alerts WHERE state = 'open'").fetchall()
         for key, data, told, by in rows:
             problem = msgspec.json.decode(data, type=Problem)
-            if any(one.owner in ("", problem.owner) and one.kind in ("", problem.kind) for one in silences):
+            if any(one.covers(problem) for one in silences):
                 continue
             if told is None or (now - told >= REMIND_S and not by):
                 _write_down(connection, key, "opened" if told is None else "reminder", now, outlets, data)

@@ -14,7 +14,7 @@ PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # wh
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong: its `kind` and where, which make its `key`; whose it is, since when (ISO), what it has cost, how sure, the evidence.
 
-    `question` is what to ask oneself, `advice` what to do, `command` what shows more.
+    `advice` is what to do, `command` shows more.
     """
 
     kind: str
@@ -57,7 +57,7 @@ def problems_of_fleet(document: Mapping[str, Any], command: str = "") -> Iterato
             confidence=str(one["confidence"]),
             evidence=_evidence(one["evidence"]),
             advice=str(one["advice"]),
-            command=command,
+            command=str(one.get("next") or command),
         )
 
 
@@ -97,7 +97,7 @@ def _straggler(one: Mapping[str, Any]) -> Problem:
     )
 
 
-STRAGGLES = 1.3  # times as busy as its peers, as the finding has it
+STRAGGLES = 1.3  # times as busy as its peers: `SURE` of the finding, which a test holds equal
 
 
 def _evidence(facts: Sequence[Mapping[str, Any]]) -> str:

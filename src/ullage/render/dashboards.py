@@ -69,7 +69,10 @@ def dashboard_text(dashboard: Mapping[str, Any]) -> str:
 
 
 def write_dashboards(dashboards: Mapping[str, Mapping[str, Any]], folder: Path) -> tuple[Path, ...]:
-    """Write a file for each dashboard into a folder, which is made; an older form of it goes. Raises UllageError for what is not one."""
+    """Write a file for each dashboard into a folder, which is made; an earlier version of it is replaced.
+
+    Raises UllageError where another file has its name.
+    """
     files = {folder / f"{one['uid']}.json": one for one in dashboards.values()}
     for file, one in files.items():
         _refuse_another(file, one["uid"])
@@ -90,4 +93,4 @@ def _refuse_another(file: Path, uid: str) -> None:
     except (OSError, ValueError):
         found = None
     if not isinstance(found, dict) or found.get("uid") != uid:
-        raise UllageError(f"'{harmless(str(file))}' is there already, and is no form of this dashboard", "name another folder")
+        raise UllageError(f"'{harmless(str(file))}' is there already, and is another file than this dashboard", "name another folder")

@@ -32,6 +32,7 @@ from ullage.views.view import Cell, Column, Headline, Section, Table, View
 from ullage.written_values import seconds
 
 WINDOW = "24h"  # of the store, up to its last sample, that is asked about
+RESOLVED_S = 3600.0  # for which an Alertmanager is told again that an alert is over
 LASTING = 3  # turns for which an Alertmanager holds an alert that it hears no more of
 SMTP_PORT = 25
 WAYS = "webhook URL, slack URL, alertmanager URL, mail_folder FOLDER, or mail ADDRESS via HOST[:PORT]"
@@ -127,7 +128,7 @@ class Alerting:
         now = self._clock()
         self.book.look(problems, now, [outlet.name for outlet in self.outlets if outlet.send is not None])
         for outlet in self.outlets:
-            for failure in self._told(outlet, now):
+            for failure in self._send_to(outlet, now):
                 self._log("alert not sent", {"outlet": outlet.name, "problem": failure})
 
     def _problems(self) -> Iterator[Problem]:
@@ -135,13 +136,15 @@ class Alerting:
         yield from problems_of_fleet(fleet, str(fleet.get("command", "")))
         yield from problems_of_watch(self._ask("watch"))
 
-    def _told(self, outlet: AlertOutlet, now: float) -> list[str]:
+    def _send_to(self, outlet: AlertOutlet, now: float) -> list[str]:
+        """Send what is new to an outlet; returns why not all of it could be sent."""
         if outlet.send is not None:
             return deliver(self.book, outlet.name, outlet.send, now)
         if outlet.state is not None:
-            told = [one for one in self.book.alerts("open", "resolved") if not self.book.is_silenced(one.problem, now)]
+            silences = self.book.silences(now)
+            alerts = [one for one in self.book.alerts("open", "resolved") if one.resolved is None or now - one.resolved <= RESOLVED_S]
             try:
-                outlet.state(told, now)
+                outlet.state([one for one in alerts if not _is_silenced(one, silences)], now)
             except UllageError as error:
                 return [error.problem]
         return []
@@ -188,11 +191,16 @@ def _decoded(body: bytes, kind: Any) -> Any:
 
 def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
     """Return all alerts and the silences that hold, as plain data."""
-    silences = [{**vars(one), "until": _iso(one.until)} for one in book.silences(now)]
-    return {"alerts": [_alert_record(one, book, now) for one in book.alerts()], "silences": silences}
+    silences = book.silences(now)
+    shown = [{**vars(one), "until": _iso(one.until)} for one in silences]
+    return {"alerts": [_alert_record(one, silences) for one in book.alerts()], "silences": shown}
 
 
-def _alert_record(alert: Alert, book: AlertBook, now: float) -> dict[str, Any]:
+def _is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
+    return any(one.covers(alert.problem) for one in silences)
+
+
+def _alert_record(alert: Alert, silences: Sequence[Silence]) -> dict[str, Any]:
     times = {name: _iso(getattr(alert, name)) for name in ("first_seen", "last_seen", "opened", "resolved")}
     problem: dict[str, Any] = msgspec.to_builtins(alert.problem)
     return {
@@ -201,7 +209,7 @@ def _alert_record(alert: Alert, book: AlertBook, now: float) -> dict[str, Any]:
         **times,
         "acknowledged_by": alert.acknowledged_by or None,
         "note": alert.note or None,
-        "silenced": book.is_silenced(alert.problem, now),
+        "silenced": _is_silenced(alert, silences),
         **problem,
     }
 
@@ -228,7 +236,7 @@ def alerts_view(book: AlertBook, now: float) -> View:
         Column("do", UNCUT),
         Column("more", UNCUT),
     ]
-    table = Table("alerts", columns, [_row(one, book, now) for one in alerts])
+    table = Table("alerts", columns, [_row(one, silences) for one in alerts])
     quiet = Table(
         "silences", [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")], [*map(_silence_row, silences)]
     )
@@ -236,10 +244,10 @@ def alerts_view(book: AlertBook, now: float) -> View:
     return View(kind="alerts", subject="Alerts", headline=Headline(strong, rest), sections=[one for one in sections if one.parts])
 
 
-def _row(alert: Alert, book: AlertBook, now: float) -> list[Any]:
+def _row(alert: Alert, silences: Sequence[Silence]) -> list[Any]:
     problem = alert.problem
     state = "over" if alert.state == "resolved" else f"{alert.acknowledged_by} looks after it" if alert.acknowledged_by else "open"
-    state = f"{state}, silenced" if alert.state == "open" and book.is_silenced(problem, now) else state
+    state = f"{state}, silenced" if alert.state == "open" and _is_silenced(alert, silences) else state
     return [
         Cell(problem.summary, look="strong" if alert.state == "open" else ""),
         state,

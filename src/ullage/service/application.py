@@ -45,7 +45,7 @@ METRICS_WINDOW = "24h"  # that gauges are over
 AGAIN = 10  # s after which to ask again where there is nothing yet
 METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
 _OTHER = "ask with another token"
-_BY_ITSELF = "This page shows by itself what there is, once it is there."
+_BY_ITSELF = "This page reloads by itself until there is an answer."
 _NO_JOB = ("there is no such job among those that this token lets one see", "")
 _JOB_PAGE = ServicePage("/job", "Job", "job")
 _TAKEN = {page.path for page in PAGES} | {"/metrics", "/job"}
@@ -145,7 +145,12 @@ class Service:
     async def events(self, http: HttpRequest) -> Response:
         """Tell a page that stays open what is new."""
         if self.live.full:
-            return _problem(503, f"{self.live.most} pages hear what is new; this one stays as it is", "", {"Retry-After": "60"})
+            return _problem(
+                503,
+                f"{self.live.most} pages are kept up to date already, and this one is not",
+                "reload it to see what is new",
+                {"Retry-After": "60"},
+            )
         try:
             role = _role(http)
             return self.live.stream(self._page_request(http.query_params.get("page", "/"), role), role)

@@ -36,7 +36,7 @@ if (site && window.EventSource) {
     newer.className = "newer";
     newer.setAttribute("role", "status");
     link.href = location.href;
-    link.textContent = "show them anew";
+    link.textContent = "reload the page";
     newer.append("The headline is new; tables and pictures are older: ", link, ".");
     site.append(newer);
   });

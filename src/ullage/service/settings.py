@@ -68,7 +68,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         """Return the token, "" for none. Raises UllageError for a file that can't be read or is empty."""
         found = os.environ.get(TOKEN, "").strip()
         if TOKEN in os.environ and not found:
-            raise UllageError(f"{TOKEN} is set, and holds no token", "put one into it, or unset it: an empty one opens no door")
+            raise UllageError(f"{TOKEN} is set, and holds no token", "put a token into it, or unset it")
         place = self.token_file or _credential("token")
         return found or (_secret(place) if place else "")
 

@@ -136,7 +136,6 @@ def _connected(address: SparkAddress) -> Any:
 
 def _classic(address: SparkAddress) -> Any:
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
@@ -154,9 +153,7 @@ def _classic(address: SparkAddress) -> Any:
         try:
             gateway = launch_gateway(conf, {"stderr": said, "stdout": said})
             context = SparkContext(conf=conf, gateway=gateway)
-        except (PySparkException, OSError, RuntimeError) as error:
-            raise _not_started(address, said, error) from error
-        except Exception as error:  # Py4JJavaError: what Spark itself raised
+        except Exception as error:  # what Python, the gateway or Spark itself raised
             raise _not_started(address, said, error) from error
     if address.master.startswith("local["):
         return SparkSession(context)
