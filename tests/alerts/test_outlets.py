@@ -89,7 +89,7 @@ def test_problems_come_from_the_documents_of_answers() -> None:
     finding = {"kind": "held_idle", "where": {"job": "7"}, "owner": "ann", "gpu_hours": 3.0, "confidence": "high", "advice": "end it"}
     document = {"findings": [{**finding, "evidence": evidence}]}
     (one,) = problems_of_fleet(document, "ullage fleet s")
-    assert (one.key, one.evidence, one.command) == ("held_idle/job=7", "idle 0.912", "ullage fleet s")
+    assert (one.key, one.evidence, one.command) == ("held_idle/job=7", "idle 91 %", "ullage fleet s")
     change = {"scope": "job", "measure": "ofu", "where": {"job": "7"}, "owner": "ann", "gpu_hours": 1.0, "confidence": "high",
               "before": 0.4, "after": 0.2, "beside": ["hosts: now b"],
               "advice": "see", "command": "ullage job 7", "start": "2026-08-10T00:00:00Z",

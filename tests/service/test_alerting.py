@@ -133,7 +133,8 @@ def test_a_running_service_raises_keeps_and_shows_alerts(tmp_path: Path, monkeyp
         assert (one["key"], one["state"], one["acknowledged_by"], one["silenced"]) == ("x/job=4711", "open", None, False)
         page = client("/alerts", headers=TOKEN)
         assert page.status == 200
-        assert "a &lt;b&gt;problem&lt;/b&gt;" in page.text
+        assert "A &lt;b&gt;problem&lt;/b&gt;" in page.text or "a &lt;b&gt;problem&lt;/b&gt;" in page.text
+        assert all(words in page.text for words in ("do: see", "see: ullage job 4711", "key: x/job=4711", 'href="/alerts"'))
 
         def post(path: str, said: object, **headers: str) -> int:
             return client(path, "POST", {**TOKEN, **headers}, json.dumps(said).encode()).status
@@ -155,6 +156,7 @@ def test_without_the_setting_there_are_none(tmp_path: Path, monkeypatch: pytest.
     with service(ServiceSettings(source=str(small_store(tmp_path)))) as client:
         assert client("/api/v1/alerts").status == 404
         assert client("/alerts").status == 404
+        assert 'href="/alerts"' not in client("/doctor").text
         assert client("/api/v1/silences", "POST", {}, b"{}").status == 403
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ullage.views.numbers import percent
+
 SURE_AT_ONCE = "high"  # a problem of this confidence is told when it is first seen, others when they are seen again
 PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # what tells two places apart, in this order
 
@@ -101,8 +103,17 @@ STRAGGLES = 1.3  # times as busy as its peers: `SURE` of the finding, which a te
 
 
 def _evidence(facts: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{fact['name']} {_short(fact['value'])}" for fact in facts)
+    return ", ".join(f"{fact['name']} {_value_in_words(fact['value'], str(fact.get('unit', '')))}" for fact in facts)
 
 
-def _short(value: Any) -> str:
-    return "not known" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+def _value_in_words(value: Any, unit: str) -> str:
+    """Return a value of a document with its unit.
+
+    >>> _value_in_words(0.5, "ratio"), _value_in_words(8.0, "GPU-hours"), _value_in_words(4, "1"), _value_in_words(None, "ratio")
+    ('50 %', '8 GPU-hours', '4', 'not known')
+    """
+    if value is None or isinstance(value, str):
+        return value or "not known"
+    if unit == "ratio":
+        return percent(value)
+    return " ".join(filter(None, [f"{value:,.3g}" if isinstance(value, float) else f"{value:,}", "" if unit == "1" else unit]))

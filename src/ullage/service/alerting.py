@@ -27,8 +27,8 @@ from ullage.service.logs import ServiceLog
 from ullage.views.declared import iso
 from ullage.views.mail import mail_address
 from ullage.views.notation import GPU_HOURS, UNCUT
-from ullage.views.numbers import counted
-from ullage.views.view import Cell, Column, Headline, Section, Table, View
+from ullage.views.numbers import counted, moment
+from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, View
 from ullage.written_values import seconds
 
 WINDOW = "24h"  # of the store, up to its last sample, that is asked about
@@ -219,47 +219,49 @@ def _iso(at: float | None) -> str | None:
 
 
 def alerts_view(book: AlertBook, now: float) -> View:
-    """Return what a page says of alerts: what is open first, then what is over."""
+    """Return what a page says of alerts: what is open first, with what to do, then what is over."""
     alerts, silences = book.alerts("open", "resolved"), book.silences(now)
-    open_ones = [one for one in alerts if one.state == "open"]
+    open_ones, over = [one for one in alerts if one.state == "open"], [one for one in alerts if one.state == "resolved"]
     lost = sum(one.problem.gpu_hours for one in open_ones)
     strong = counted(len(open_ones), "alert") if open_ones else "no alert"
     rest = f" open, {GPU_HOURS.words(lost)} GPU-hours lost so far" if open_ones else " is open"
-    columns = [
-        Column("what", UNCUT),
-        Column("state"),
-        Column("since"),
-        Column("owner"),
-        Column("GPU-hours", GPU_HOURS, key="gpu_hours"),
-        Column("sure"),
-        Column("evidence", UNCUT),
-        Column("do", UNCUT),
-        Column("more", UNCUT),
+    past = [Column("what", UNCUT), Column("since"), Column("until"), Column("owner"), Column("GPU-hours", GPU_HOURS, key="gpu_hours")]
+    quiet = [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")]
+    sections = [
+        Section("open", "Open", [ItemList([_item(one, silences) for one in open_ones], ranked=True)] if open_ones else [], _HOW),
+        Section("over", "Over", [Table("over", past, [*map(_row, over)])] if over else []),
+        Section("silences", "Silences", [Table("silences", quiet, [*map(_silence_row, silences)])] if silences else []),
     ]
-    table = Table("alerts", columns, [_row(one, silences) for one in alerts])
-    quiet = Table(
-        "silences", [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")], [*map(_silence_row, silences)]
-    )
-    sections = [Section("alerts", "Alerts", [table] if alerts else []), Section("silences", "Silences", [quiet] if silences else [])]
     return View(kind="alerts", subject="Alerts", headline=Headline(strong, rest), sections=[one for one in sections if one.parts])
 
 
-def _row(alert: Alert, silences: Sequence[Silence]) -> list[Any]:
+_HOW = (
+    "The most GPU-hours first. To say that you look after one, send its key to /api/v1/alerts/acknowledge; to silence an owner's, or a "
+    "kind of them, use /api/v1/silences."
+)
+
+
+def _item(alert: Alert, silences: Sequence[Silence]) -> Item:
     problem = alert.problem
-    state = "over" if alert.state == "resolved" else f"{alert.acknowledged_by} looks after it" if alert.acknowledged_by else "open"
-    state = f"{state}, silenced" if alert.state == "open" and _is_silenced(alert, silences) else state
-    return [
-        Cell(problem.summary, look="strong" if alert.state == "open" else ""),
-        state,
-        problem.since or _iso(alert.first_seen),
-        problem.owner,
-        problem.gpu_hours,
-        problem.confidence,
-        problem.evidence,
-        problem.advice,
-        problem.command,
-    ]
+    words = [problem.place, f"{GPU_HOURS.words(problem.gpu_hours)} GPU-hours", f"owner: {problem.owner}", f"since {_since(alert)} UTC"]
+    words += [f"{alert.acknowledged_by} looks after it"] if alert.acknowledged_by else []
+    words += ["silenced"] if _is_silenced(alert, silences) else []
+    remarks = [f"evidence ({problem.confidence} confidence): {problem.evidence}", f"do: {problem.advice}"]
+    remarks += [f"see: {problem.command}"] if problem.command else []
+    remarks.append(f"key: {problem.key}")
+    return Item(harmless("; ".join(words), 500), remarks=[harmless(one, 1000) for one in remarks], lead=problem.title)
+
+
+def _since(alert: Alert) -> str:
+    """Return since when a problem lasts, as far as its question says; else since when it has been seen."""
+    said = alert.problem.since
+    return said[:16].replace("T", " ") if said else moment(round(alert.first_seen * 1000))
+
+
+def _row(alert: Alert) -> list[Any]:
+    over = moment(round((alert.resolved or alert.last_seen) * 1000))
+    return [alert.problem.summary, _since(alert), over, alert.problem.owner, alert.problem.gpu_hours]
 
 
 def _silence_row(one: Silence) -> list[Any]:
-    return [one.owner or "anybody", one.kind or "any", _iso(one.until), one.by, one.note]
+    return [one.owner or "anybody", one.kind or "any", moment(round(one.until * 1000)), one.by, one.note]

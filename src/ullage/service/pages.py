@@ -44,12 +44,16 @@ PAGES = (
 class PageState:
     """What every page says of where its numbers come from: in words, and whether that gives rise to doubt.
 
-    `first` is the time (ISO) of the first sample; "" where there is none.
+    `first` is the time (ISO) of the first sample; "" where there is none. With `alerts` there is a page of them.
     """
 
     words: Sequence[str] = ()
     doubts: Sequence[str] = ()
     first: str = ""
+    alerts: bool = False
+
+
+ALERTS = ServicePage("/alerts", "Alerts", "alerts")  # where the service raises any
 
 
 def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState, version: str = "") -> PageFrame:
@@ -61,7 +65,7 @@ def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion
     top = element(
         "header",
         element("a", "Skip to the report", href="#report", class_="skip"),
-        element("nav", [_link(page, path, kept) for page in PAGES], aria_label="Pages"),
+        element("nav", [_link(page, path, kept) for page in (*PAGES, *([ALERTS] if state.alerts else []))], aria_label="Pages"),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
         element("p", _source_words(state), *_window_words(path, query, request, state)) if state.words else None,
         _form(path, query, request) if request is not None and request.name == "fleet" else None,

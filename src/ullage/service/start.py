@@ -48,6 +48,7 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
         filler.start()
     totals = TotalsBook(_totals_file(settings, state, filler), lambda since, until: _fleet_document(state.store, settings, since, until))
     alerting = _alerting(settings, state, totals.file.with_name(ALERTS), log)
+    state.alerts = alerting is not None
     served = Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME), alerting=alerting)
     return RunningService(served, log, filler)
 

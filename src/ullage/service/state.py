@@ -55,6 +55,7 @@ class ServiceState:
     note: str = ""
     keeps: tempfile.TemporaryDirectory[str] | None = None  # what lasts as long as the service: a temporary folder
     clock: Callable[[], float] = time.time
+    alerts: bool = False  # whether the service raises alerts
 
     def follow(self, following: FollowedSource) -> None:
         """Take note of how the source is followed."""
@@ -80,7 +81,8 @@ class ServiceState:
     def page_state(self) -> PageState:
         """Return what every page says of its source."""
         window = self.store.window()
-        return PageState(self.words(), self._doubts(), "" if window is None else iso(window[0] // MINUTE_MS * MINUTE_MS - MINUTE_MS))
+        first = "" if window is None else iso(window[0] // MINUTE_MS * MINUTE_MS - MINUTE_MS)
+        return PageState(self.words(), self._doubts(), first, self.alerts)
 
     def words(self) -> list[str]:
         """Return what is served, and of what time."""
