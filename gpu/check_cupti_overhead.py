@@ -18,7 +18,7 @@ from ullage.cupti.kinds import ActivityKind
 
 LIMIT = 45.0  # seconds for one program: 12 s of windows, and PyTorch's import
 TARGET = 0.01  # what recording may cost a step of 10,000 launches a second
-CASES = (("steady", "activity"), ("bound", "activity"), ("bound", "callbacks"))
+CASES = (("steady", "activity"), ("bound", "activity"), ("bound", "every call"), ("bound", "callbacks"))
 SURE = 0.95
 
 
@@ -31,6 +31,7 @@ SURE = 0.95
         "launches": "kernels a second in that step",
         "loss_bound": "the same share where the host launches as fast as it can",
         "launch_ns": "that recording adds to a launch there, ns",
+        "launch_ns_every_call": "the same with a record of every call, enquiries (cudaGetDevice, …) too, ns",
         "launch_ns_callbacks": "the same with callbacks in place of records of calls, ns",
         "spread": "(highest - lowest) / median of the windows without recording: a smaller loss is noise",
         "attached_idle": "share that the attached, stopped recorder adds to a step, against none",
@@ -69,8 +70,8 @@ def cupti_overhead(machine: Machine) -> Findings:
     The recorder in C is attached to a program that trains in PyTorch (without it: that launches kernels of ours by the driver), and
     stopped and started in turns: a pair of windows of a third of a second each, twelve pairs, every other one in the other order. Once
     with a step that keeps the GPU busy at somewhat over 10,000 launches a second, once with one so small that the host's launches are
-    all there is, once with callbacks for each call. Windows before the recorder is attached and after it is detached tell what it costs
-    to have it there and stopped.
+    all there is: that also with a record of every call, enquiries such as cudaGetDevice too, and with callbacks for each call. Windows
+    before the recorder is attached and after it is detached tell what it costs to have it there and stopped.
     """
     found = library(machine)
     needs_recorder(machine)
@@ -150,7 +151,7 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     hidden = [{name: row.pop(name) for name in ("_seconds", "_bytes", "_spread")} for row in rows]
     one = {(row["regime"], row["mode"]): (row, more) for row, more in zip(rows, hidden, strict=True)}
     none: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    (steady, plain), (bound, busy), (called, _) = (one.get(case, none) for case in CASES)
+    (steady, plain), (bound, busy), (every, _), (called, _) = (one.get(case, none) for case in CASES)
     return {
         "loss": steady.get("loss"),
         "loss_low": steady.get("low"),
@@ -158,6 +159,7 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "launches": steady["launches"] / steady["step_on"] if steady else None,
         "loss_bound": bound.get("loss"),
         "launch_ns": bound.get("launch_ns"),
+        "launch_ns_every_call": every.get("launch_ns"),
         "launch_ns_callbacks": called.get("launch_ns"),
         "spread": plain.get("_spread"),
         "attached_idle": steady["step_off"] / median([steady["step_before"], steady["step_after"]]) - 1 if steady else None,

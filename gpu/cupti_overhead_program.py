@@ -42,7 +42,7 @@ class SteppedLoad:
 
 def main(regime: str, mode: str, folder: str) -> None:
     """Measure. `regime`: "steady" (the GPU is busy, some 10,000 launches a second) or "bound" (as many launches as the host can make);
-    `mode`: "activity" or "callbacks"."""
+    `mode`: "activity", "every call" (enquiries too) or "callbacks"."""
     torch = torch_or_none()
     try:
         load = own_load(Device(), regime) if torch is None else trained_load(torch, regime)
@@ -124,6 +124,8 @@ def attached(mode: str, folder: str) -> Recorder:
     """Attach the recorder in C. Raises UllageError where it can't be built."""
     kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set())
     settings = tracing(find(), kinds) | {"ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else ""}
+    if mode == "every call":
+        settings["ULLAGE_CALLS_LEFT_OUT"] = ""
     made = this_recorder()
     made.attach(folder, settings)
     return made

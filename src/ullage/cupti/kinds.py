@@ -6,6 +6,7 @@ Numbers and names are those of CUPTI 12.0 to 13.5 together (cupti_activity.h, cu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import cache
 
@@ -100,7 +101,37 @@ ALSO = {
     "decompression": ActivityKind.MEM_DECOMPRESS,  # one an operation of the decompression engine; from CUDA 12.8 on
 }
 
+# Calls that tell what CUDA's libraries know already: none launches, copies, waits, allocates or loads anything. Frameworks
+# make many of them a launch (PyTorch some twenty, cudaGetDevice first of all), each takes some tens of ns, and to record one
+# takes far longer than to make it.
+ENQUIRIES: dict[int, frozenset[str]] = {
+    ActivityKind.RUNTIME: frozenset(
+        {
+            "cudaGetDevice", "cudaGetLastError", "cudaPeekAtLastError", "cudaGetDriverEntryPoint",
+            "cudaGetDriverEntryPointByVersion", "cudaStreamIsCapturing", "cudaStreamGetCaptureInfo",
+            "cudaStreamGetPriority", "cudaStreamGetFlags", "cudaStreamGetId", "cudaPointerGetAttributes",
+            "cudaOccupancyMaxActiveClusters", "cudaOccupancyMaxPotentialClusterSize",
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+            "cudaThreadExchangeStreamCaptureMode",
+        }
+    ),
+    ActivityKind.DRIVER: frozenset(
+        {
+            "cuGetProcAddress", "cuDeviceGet", "cuDeviceGetAttribute", "cuDeviceGetName",
+            "cuDeviceGetCount", "cuDriverGetVersion", "cuDevicePrimaryCtxGetState", "cuCtxGetCurrent",
+            "cuCtxGetDevice", "cuCtxGetId", "cuCtxPushCurrent", "cuCtxPopCurrent",
+            "cuModuleGetLoadingMode", "cuKernelGetAttribute", "cuKernelGetName", "cuFuncGetAttribute",
+            "cuFuncGetName", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamIsCapturing",
+            "cuStreamGetCaptureInfo", "cuStreamGetCtx", "cuStreamGetId", "cuStreamGetFlags",
+            "cuStreamGetPriority", "cuThreadExchangeStreamCaptureMode", "cuOccupancyMaxActiveClusters",
+            "cuOccupancyMaxPotentialClusterSize", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        }
+    ),
+}  # fmt: skip
 _VERSION = re.compile(r"_v\d{4,}$")
+_FORM = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")  # a release, a stream of the thread's own
 
 
 def kind_name(kind: int) -> str:
@@ -121,6 +152,19 @@ def call_name(driver: bool, cbid: int) -> str:
     ('cudaLaunchKernel', 'cuLaunchKernel', 'cuda99999')
     """
     return _calls(driver).get(cbid) or f"{'cu' if driver else 'cuda'}{cbid}"
+
+
+def enquiries(kinds: Iterable[int]) -> str:
+    """Return which calls of these kinds are enquiries, by number, as the recorder is told it: "4:7+9,5:20".
+
+    >>> enquiries([ActivityKind.MEMCPY])
+    ''
+    """
+    listed = {
+        kind: [cbid for cbid, name in _calls(kind == ActivityKind.DRIVER).items() if _FORM.sub("", name) in ENQUIRIES[kind]]
+        for kind in sorted({int(kind) for kind in kinds} & set(ENQUIRIES))
+    }
+    return ",".join(f"{kind:d}:{'+'.join(map(str, sorted(numbers)))}" for kind, numbers in listed.items())
 
 
 @cache

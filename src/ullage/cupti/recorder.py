@@ -129,6 +129,7 @@ def this_recorder() -> Recorder:
 
 def tracing(library: Library, kinds: Iterable[int]) -> dict[str, str]:
     """Return what the recorder's environment says where it is to ask a CUPTI for these kinds of activity."""
+    from ullage.cupti.kinds import enquiries
     from ullage.cupti.layouts import layouts
 
     wanted = sorted(int(kind) for kind in kinds)
@@ -136,4 +137,5 @@ def tracing(library: Library, kinds: Iterable[int]) -> dict[str, str]:
         "ULLAGE_CUPTI": str(library.path),
         "ULLAGE_KINDS": ",".join(map(str, wanted)),
         "ULLAGE_NAMES": layouts(library.release).name_offsets(wanted),
+        "ULLAGE_CALLS_LEFT_OUT": os.environ.get("ULLAGE_CALLS_LEFT_OUT", enquiries(wanted)),
     }

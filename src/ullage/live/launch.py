@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, get_args
 
+from ullage.cupti.kinds import enquiries
 from ullage.errors import UllageError, harmless
 
 USUAL_EVENTS = 16_000_000  # bytes; as in native/settings.c
@@ -75,6 +76,7 @@ def environment(
             "ULLAGE_CUPTI": str(recorder.cupti),
             "ULLAGE_KINDS": ",".join(str(kind) for kind in recorder.kinds),
             "ULLAGE_NAMES": recorder.names,
+            "ULLAGE_CALLS_LEFT_OUT": base.get("ULLAGE_CALLS_LEFT_OUT", enquiries(recorder.kinds)),
             "CUDA_INJECTION64_PATH": str(recorder.library),
         }
         if earlier := _other(base.get("CUDA_INJECTION64_PATH"), recorder):

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KINDS = 64, LONGEST = 256, ATTRIBUTES = 25, SHARED_GRAPHS = 20, THREAD_IDS = 21 };
+enum { KINDS = 64, LONGEST = 256, CALLS = 1024, ATTRIBUTES = 25, SHARED_GRAPHS = 20, THREAD_IDS = 21 };
 enum { MEMCPY = 1, MEMSET = 2, KERNEL = 3, DRIVER = 4, RUNTIME = 5, DEVICE = 8, CONTEXT = 9, CONCURRENT_KERNEL = 10, NAME = 11, MARKER = 12,
        OVERHEAD = 17, PAGES = 25, SYNCHRONIZATION = 38, EXTERNAL_CORRELATION = 39, GRAPH_TRACE = 51, STRANGE = 900 };
 typedef void (*Request)(uint8_t **buffer, size_t *size, size_t *most);
@@ -22,7 +22,7 @@ typedef struct {
     Complete complete;
     SharedRequest shared_request;
     SharedComplete shared_complete;
-    unsigned char enabled[KINDS];
+    unsigned char enabled[KINDS], left_out[2][CALLS]; /* calls of the driver and of the runtime that are not recorded, though their kind is */
     uint8_t *buffer;
     size_t size, used, most, records, offsets[1 << 16];
     Pending *first, **last;
@@ -126,8 +126,14 @@ static void settle(int forced) {
     }
     activity.last = at;
 }
+static int is_left_out(uint32_t kind, const void *record) {
+    uint32_t call = 0;
+    if (kind != DRIVER && kind != RUNTIME) return 0;
+    memcpy(&call, (const char *)record + 4, sizeof call);
+    return call < CALLS && activity.left_out[kind == RUNTIME][call];
+}
 static void record_in_turn(uint32_t kind, const void *record, size_t size, uint64_t end) {
-    if (callbacks_there() && kind < KINDS && activity.enabled[kind]) {
+    if (callbacks_there() && kind < KINDS && activity.enabled[kind] && !is_left_out(kind, record)) {
         Pending *one = calloc(1, sizeof *one);
         if (!one || size > LONGEST) abort();
         *one = (Pending){.end = end, .kind = kind, .size = size};
@@ -211,6 +217,7 @@ static int set(uint32_t kind, int enable) {
     if (kind == 0 || kind >= KINDS) return INVALID_KIND;
     if (kind == GRAPH_TRACE && enable && double_shared() && graphs_as_one <= 0) return NOT_COMPATIBLE;
     if (kind == EXTERNAL_CORRELATION || size_of(kind)) activity.enabled[kind] = (unsigned char)enable;
+    if (enable && (kind == DRIVER || kind == RUNTIME)) memset(activity.left_out[kind == RUNTIME], 0, CALLS); /* the kind overrides what was said of calls */
     return size_of(kind) ? SUCCESS : NOT_COMPATIBLE;
 }
 static int enable_in_turn(uint32_t kind, const size_t *configuration) {
@@ -246,6 +253,17 @@ int cuptiActivityDisable(uint32_t kind) {
     double_unlock();
     return answer;
 }
+
+/* Single calls, recorded or not while their kind is. (To record a call whose kind is not is something that the double can't do.) */
+static int leave_out(int runtime, uint32_t call, int enable) {
+    if (!call || call >= CALLS) return INVALID_PARAMETER;
+    activity.left_out[runtime][call] = !enable;
+    return SUCCESS;
+}
+int cuptiActivityEnableDriverApi(uint32_t call, uint8_t enable) { ANSWER; ALONE; return leave_out(0, call, enable); }
+int cuptiActivityEnableRuntimeApi(uint32_t call, uint8_t enable) { ANSWER; ALONE; return leave_out(1, call, enable); }
+int cuptiActivityEnableDriverApi_v2(void *subscriber, uint32_t call, uint8_t enable) { ANSWER; IN_TURN(subscriber, leave_out(0, call, enable)); }
+int cuptiActivityEnableRuntimeApi_v2(void *subscriber, uint32_t call, uint8_t enable) { ANSWER; IN_TURN(subscriber, leave_out(1, call, enable)); }
 
 /* The driver's double says whether it is initialised: not before cuInit is about to return. Without it the tests call us by themselves. */
 static int driver_ready(void) {

@@ -15,6 +15,7 @@ enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20 };
 static _Atomic enum { NEVER, RUNNING, FORKED, DETACHED, SILENT } state;
 static struct { int kind, answer; bool on; } kinds[KINDS];
 static int kind_count;
+static struct { int calls, refused, answer; } left_out; /* the last answer that was none of yes */
 static _Atomic uint64_t paused_since; /* 0: isn't */
 static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
 static bool by_driver; /* whether CUDA's driver brought the recorder in */
@@ -82,9 +83,28 @@ static int configure_pages(void) {
     return cupti_configure_pages(wanted, 3) ? cupti_configure_pages(wanted, 2) : 0;
 }
 
+/* Of the calls of a kind those are not recorded that the list names: "4:7+9,5:20". */
+static void leave_out(int kind) {
+    char listed[LIST + 1], word[16];
+    snprintf(listed, sizeof listed, ",%s", settings.left_out), snprintf(word, sizeof word, ",%d:", kind);
+    const char *at = strstr(listed, word);
+    at = at ? at + strlen(word) : "";
+    for (char *end; *at >= '0' && *at <= '9'; at = *end == '+' ? end + 1 : end) {
+        int answer = cupti_leave_out(kind, (uint32_t)strtoul(at, &end, 10));
+        if (answer) left_out.refused++, left_out.answer = answer;
+        else left_out.calls++;
+    }
+}
+
 static int enable(int kind) {
+    int answer = cupti_enable(kind);
+    if (!answer && (kind == DRIVER_CALLS || kind == RUNTIME_CALLS)) leave_out(kind);
+    return answer;
+}
+
+static int configure_and_enable(int kind) {
     int answer = kind == UNIFIED_MEMORY_COUNTER ? configure_pages() : 0;
-    return answer ? answer : cupti_enable(kind);
+    return answer ? answer : enable(kind);
 }
 
 static bool kind_asked(int kind) {
@@ -97,11 +117,12 @@ static bool kind_asked(int kind) {
 static void enable_kinds(void) {
     const char *at = settings.kinds;
     kind_count = 0;
+    left_out.calls = left_out.refused = 0;
     if (cupti_shared() && kind_asked(GRAPH_TRACE)) cupti_set(SHARED_GRAPHS, 1, 1);
     for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
         long kind = strtol(at, &end, 10);
         if (end == at) break;
-        int answer = enable((int)kind); /* a refused kind is no failure: the answers are told */
+        int answer = configure_and_enable((int)kind); /* a refused kind is no failure: the answers are told */
         kinds[kind_count].kind = (int)kind, kinds[kind_count].answer = answer, kinds[kind_count++].on = !answer;
     }
 }
@@ -131,6 +152,8 @@ static void tell(void) {
     text_add(&facts, "\"injected\": %s, \"kinds\": {", by_driver ? "true" : "false");
     for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);
     text_add(&facts, "}");
+    if (left_out.calls) text_add(&facts, ", \"calls_left_out\": %d", left_out.calls);
+    if (left_out.refused) text_add(&facts, ", \"calls_not_left_out\": {\"calls\": %d, \"answer\": %d}", left_out.refused, left_out.answer);
     facts_cupti(&facts);
 }
 
@@ -169,7 +192,7 @@ bool activity_start(bool injected) {
 void activity_context_made(void) {
     if (counting || sampling || !activity_running() || pthread_mutex_trylock(&lock)) return;
     __typeof__(&kinds[0]) pages = pages_refused();
-    int answer = pages ? enable(pages->kind) : ABSENT;
+    int answer = pages ? configure_and_enable(pages->kind) : ABSENT;
     if (pages && answer != pages->answer) pages->answer = answer, pages->on = !answer, tell();
     pthread_mutex_unlock(&lock);
 }
@@ -186,7 +209,7 @@ static void record_pause(bool paused) {
 void activity_pause_ends(void) { record_pause(false); }
 
 static int switch_kind(int kind, bool on) {
-    int answer = on ? cupti_enable(kind) : cupti_disable(kind);
+    int answer = on ? enable(kind) : cupti_disable(kind);
     if (answer) problem(on ? "cuptiActivityEnable" : "cuptiActivityDisable", answer, "");
     return answer;
 }

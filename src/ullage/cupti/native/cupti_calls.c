@@ -17,6 +17,8 @@ CUPTI_FUNCTIONS(DECLARED)
 SHARED_FUNCTIONS(DECLARED_TOO)
 
 static void *library;
+/* Whether single calls are recorded: functions that came after 12.0. NULL: there is none. */
+static struct { int (*alone)(uint32_t call, uint8_t enable), (*ours)(Subscriber, uint32_t call, uint8_t enable); } of_driver, of_runtime;
 static bool shareable; /* whether it has all that sharing takes */
 static Subscriber subscriber;
 static bool shared;
@@ -59,6 +61,10 @@ bool cupti_found(void) {
 #define LOOKED_UP_TOO(name, parameters) \
     if (library) name = (__typeof__(name))dlsym(library, #name), shareable &= name != NULL;
     SHARED_FUNCTIONS(LOOKED_UP_TOO)
+#define LOOKED_UP_AT_WILL(place, name) \
+    if (library) place.alone = (__typeof__(place.alone))dlsym(library, name), place.ours = (__typeof__(place.ours))dlsym(library, name "_v2");
+    LOOKED_UP_AT_WILL(of_driver, "cuptiActivityEnableDriverApi")
+    LOOKED_UP_AT_WILL(of_runtime, "cuptiActivityEnableRuntimeApi")
     return enough;
 }
 
@@ -132,6 +138,11 @@ int cupti_register(void) {
 }
 
 int cupti_enable(int kind) { return CALL_OURS(cuptiActivityEnable, (kind), (subscriber, kind, NULL)); }
+int cupti_leave_out(int kind, uint32_t call) {
+    __typeof__(of_driver) *of = kind == DRIVER_CALLS ? &of_driver : &of_runtime;
+    return shared ? CALL(of->ours, (subscriber, call, 0)) : CALL(of->alone, (call, 0));
+}
+
 int cupti_disable(int kind) { return CALL_OURS(cuptiActivityDisable, (kind), (subscriber, kind, NULL)); }
 
 bool cupti_set(int attribute, size_t value, size_t length) {

@@ -10,7 +10,7 @@
 enum { MULTIPLE_SUBSCRIBERS = 39 };                                                      /* CUptiResult */
 enum { DOMAIN_DRIVER = 1, DOMAIN_RUNTIME = 2, DOMAIN_RESOURCE = 3 };                     /* CUpti_CallbackDomain */
 enum { CONTEXT_CREATED = 1 };                                                            /* CUpti_CallbackIdResource */
-enum { UNIFIED_MEMORY_COUNTER = 25, GRAPH_TRACE = 51 };                                  /* CUpti_ActivityKind */
+enum { DRIVER_CALLS = 4, RUNTIME_CALLS = 5, UNIFIED_MEMORY_COUNTER = 25, GRAPH_TRACE = 51 };   /* CUpti_ActivityKind */
 enum { SITE_ENTER = 0, SITE_EXIT = 1 };                                                  /* CUpti_ApiCallbackSite */
 enum { FLUSH_FORCED = 1, THREAD_ID_SYSTEM = 1, ABSENT = -1 /* no answer: the function is not there */ };
 enum { DEVICE_BUFFER_SIZE = 0, DEVICE_BUFFER_LIMIT = 2, ZEROED_OUT_BUFFER = 5, DEVICE_BUFFERS_AT_FIRST = 6, PINNED_BUFFERS = 8,
@@ -89,6 +89,7 @@ void cupti_unsubscribe(void);
 void cupti_forget(void); /* the subscriber went with cuptiFinalize */
 int cupti_register(void);
 int cupti_enable(int kind), cupti_disable(int kind); /* not told of */
+int cupti_leave_out(int kind, uint32_t call); /* of a kind of calls that is enabled; to enable the kind again takes it back. Not told of */
 bool cupti_set(int attribute, size_t value, size_t length);
 size_t cupti_get(int attribute); /* 0 where it is not known */
 int cupti_configure_pages(struct page_counter *wanted, uint32_t count);

@@ -55,6 +55,7 @@ struct settings {
     char cupti[PLACE];  /* ULLAGE_CUPTI: its library */
     char next[PLACE];   /* ULLAGE_NEXT_INJECTION: another tool's library, that ours stands in the place of */
     char kinds[LIST], names[LIST], callbacks[64]; /* ULLAGE_KINDS "10,1"; ULLAGE_NAMES "10:112"; ULLAGE_CALLBACKS "runtime,driver" */
+    char left_out[LIST]; /* ULLAGE_CALLS_LEFT_OUT "4:7+9,5:20": kinds of calls, and of each the calls that are not recorded */
     uint64_t buffer, memory, reserve; /* bytes of a buffer, of all buffers, and those that stay free on the disk */
     uint64_t device_memory; /* bytes of each context's device that CUPTI may take for its buffers; 0: as many as it takes by itself */
     uint64_t events; /* bytes of host records; what comes later is summed up */

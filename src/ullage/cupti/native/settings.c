@@ -87,6 +87,7 @@ void settings_read(void) {
     read_text(settings.kinds, sizeof settings.kinds, "ULLAGE_KINDS");
     read_text(settings.names, sizeof settings.names, "ULLAGE_NAMES");
     read_text(settings.callbacks, sizeof settings.callbacks, "ULLAGE_CALLBACKS");
+    read_text(settings.left_out, sizeof settings.left_out, "ULLAGE_CALLS_LEFT_OUT");
     read_text(settings.instructions, sizeof settings.instructions, "ULLAGE_INSTRUCTIONS");
     settings.buffer = number("ULLAGE_BUFFER", 2u << 20);
     settings.memory = number("ULLAGE_MEMORY", 256u << 20);
