@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.conftest import T0
 from ullage.courses.changes import LEAST_CHANGE
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.watch.job_courses import bucket_for, job_courses
@@ -19,6 +20,7 @@ from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.simulate.schedule import slowed
 from ullage.sums.windows import settle
+from ullage.tables import JOBS
 
 MINUTE = 60_000
 Table = Callable[[pa.Table], Any]
@@ -165,6 +167,26 @@ def test_a_course_begins_after_the_first_work_of_a_job(settled: Callable[[list[d
     (one,) = job_courses(settled(rows), None, MINUTE, None, [])
     assert len(one.ofu) == 19  # the first bucket at work is its start
     assert one.ofu.values == pytest.approx(np.full(19, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([("east", "7", "alpha", 8), ("west", "7", "beta", 4)], {"east": ("alpha", 8), "west": ("beta", 4), None: ("alpha", 8)}),
+        ([("west", "7", "beta", 4)], {"east": (None, 1), "west": ("beta", 4), None: ("beta", 4)}),
+        ([(None, "7", "any", 2), ("west", "7", "beta", None)], {"east": ("any", 2), "west": ("beta", 2), None: ("any", 2)}),
+        ([("east", "7", None, 8), ("east", "7", "late", 2)], {"east": ("late", 8), "west": (None, 1), None: ("late", 8)}),
+    ],
+)
+def test_a_record_names_the_job_of_its_own_cluster(
+    settled: Callable[[list[dict[str, Any]]], Any], records: list[tuple[Any, ...]], told: dict[str | None, tuple[str | None, int]]
+) -> None:
+    """One that names no cluster is of each; samples that name none take the first."""
+    level = {"job": "7", "tensor_active": 0.5, "gr_active": 0.5, "sm_active": 0.5, "sm_clock": 1.83e9}
+    jobs = pa.Table.from_pylist([dict(zip(("cluster", "job", "name", "gpus"), record, strict=True)) for record in records], JOBS)
+    rows = [level | {"cluster": cluster, "gpu": f"GPU-{cluster}", "time": T0 + 30_000 * n} for cluster in told for n in range(20)]
+    courses = job_courses(settled(rows), jobs, MINUTE, None, [])
+    assert {one.cluster: (one.name, one.gpus) for one in courses} == told
 
 
 def test_idle_time_after_that_counts(settled: Callable[[list[dict[str, Any]]], Any]) -> None:

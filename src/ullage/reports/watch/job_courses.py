@@ -80,7 +80,7 @@ def job_courses(samples: Any, jobs: pa.Table | None, bucket_ms: int, gpu: str | 
     rated = rate(sums, gpu)
     codes, firsts = rated.alike("cluster", "job")
     buckets = rated.column("bucket").astype(np.int64)
-    names, records = _words(rated, firsts), _records(jobs)
+    names, named = _words(rated, firsts), _named_jobs(jobs)
     order = np.lexsort((buckets, codes))
     cells = np.flatnonzero(np.concatenate([[True], (np.diff(codes[order]) != 0) | (np.diff(buckets[order]) != 0)]))
     added = {name: np.add.reduceat(values[order], cells) for name, values in _parts(rated).items()}
@@ -89,7 +89,7 @@ def job_courses(samples: Any, jobs: pa.Table | None, bucket_ms: int, gpu: str | 
     found: list[JobCourse] = []
     for code, words in enumerate(names):
         own = whose == code
-        name, gpus = records.get(words["job"], (None, None))
+        name, gpus = named.name_and_gpus(words["cluster"], words["job"])
         found += [
             JobCourse(words["cluster"], words["job"], words["user"], words["namespace"], name, gpus or _gpus(made), models[code], made)
             for made in _runs(times[own], {key: values[own] for key, values in added.items()}, bucket_ms)
@@ -102,13 +102,33 @@ def _words(rated: Rated, firsts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     return rows
 
 
-def _records(jobs: pa.Table | None) -> dict[str, tuple[str | None, int | None]]:
-    """Return the name and the GPUs of each job that a record names; the first record that says so counts."""
-    found: dict[str, tuple[str | None, int | None]] = {}
-    for row in [] if jobs is None else jobs.select(["job", "name", "gpus"]).to_pylist():
-        name, gpus = found.get(row["job"], (None, None))
-        found[row["job"]] = (name or row["name"], gpus or row["gpus"])
-    return found
+NameAndGpus = tuple[str | None, int | None]
+
+
+@dataclass(frozen=True)
+class _NamedJobs:
+    """Names and numbers of GPUs that records give jobs: the first record that says so counts."""
+
+    by_cluster: Mapping[tuple[str | None, str], NameAndGpus]  # None: of records that name no cluster
+    anywhere: Mapping[str, NameAndGpus]
+
+    def name_and_gpus(self, cluster: str | None, job: str) -> NameAndGpus:
+        """Return what the records of a job's own cluster say, then those that name none; a job of no known cluster takes any."""
+        if cluster is None:
+            return self.anywhere.get(job, (None, None))
+        own, others = self.by_cluster.get((cluster, job), (None, None)), self.by_cluster.get((None, job), (None, None))
+        return own[0] or others[0], own[1] or others[1]
+
+
+def _named_jobs(jobs: pa.Table | None) -> _NamedJobs:
+    by_cluster: dict[tuple[str | None, str], NameAndGpus] = {}
+    anywhere: dict[str, NameAndGpus] = {}
+    for row in [] if jobs is None else jobs.select(["cluster", "job", "name", "gpus"]).to_pylist():
+        cluster, job, name, gpus = row["cluster"], row["job"], row["name"], row["gpus"]
+        known, seen = by_cluster.get((cluster, job), (None, None)), anywhere.get(job, (None, None))
+        by_cluster[cluster, job] = known[0] or name, known[1] or gpus
+        anywhere[job] = seen[0] or name, seen[1] or gpus
+    return _NamedJobs(by_cluster, anywhere)
 
 
 def _models(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[tuple[str, ...]]:
