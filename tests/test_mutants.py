@@ -37,7 +37,7 @@ def work(collected):
     for old, new in changes:
         changed = Changed(path, text, text.replace(old, new, 1))
         outcomes = [collected.outcome(changed, asked), bare.outcome(changed, asked)]
-        told.append([None if one is None else [one.failed, one.ended] for one in outcomes])
+        told.append([None if one is None else [one.failed, one.stopped] for one in outcomes])
 
 # with a file of tests/, so that its conftest.py counts
 status = with_collected(root, [path, "tests/test_mutants.py"], [path], work)
@@ -62,12 +62,12 @@ def test_a_change_meets_the_same_tests_in_a_warm_process_as_in_a_new_one():
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     outcomes = dict(zip(changes, json.loads(ended.stdout.splitlines()[-1]), strict=True))
-    assert outcomes["nothing"] == [["", True], ["", True]]
+    assert outcomes["nothing"] == [["", False], ["", False]]
     warm, new = outcomes["an equation"]
     assert warm == new and warm[0].startswith("src/ullage/metrics/ofu.py::")
     assert outcomes["no end"] == [["the processor's time", True]] * 2
     # a module that cannot be imported: no function of it changed, and the new process finds no test in it
-    assert outcomes["what runs at import"][1] == ["the collection (status 4)", True]
+    assert outcomes["what runs at import"][1] == ["the collection (status 4)", False]
 
 
 def test_changed_functions_are_told_by_their_place():
@@ -109,14 +109,16 @@ def test_the_interval_of_a_share_is_wilsons():
     assert interval(0, 0) == (0, 1) and interval(5, 5)[1] == 1 and interval(0, 5)[0] == 0
 
 
-def test_the_table_counts_what_was_judged_equivalent_apart():
+def test_the_table_counts_apart_what_was_judged_equivalent_and_what_a_limit_stopped():
     pytest.importorskip("cosmic_ray", reason="Cosmic Ray is an optional library: pip install 'ullage[mutants]'")
     mutants = tool()
-    results = ["noticed"] * 3 + ["not noticed", "equivalent", "not ended"]
-    rows = mutants.table([mutants.Result("ullage.metrics.ofu", 1, "", "", "", result, 0, "", 0.0) for result in results])
-    # 3 of the 4 that were judged by tests: 75 %
-    assert rows[2].startswith("| metrics.ofu | ") and rows[2].endswith(" | 6 | 1 | 3 | 75 % [30, 95] |")
-    assert rows[-1] == "Each module weighed by its changes: 75.0 %. 1 more did not end by the clock."
+    results = [("noticed", "tests/test_ofu.py::test")] * 3 + [("not noticed", ""), ("equivalent", "")]
+    results += [("stopped", "the clock"), ("stopped", "the processor's time"), ("stopped", "the processor's time")]
+    rows = mutants.table([mutants.Result("ullage.metrics.ofu", 1, "", "", "", result, 0, by, 0.0) for result, by in results])
+    # 3 of the 4 that were judged by tests: 75 %; a limit is no test
+    assert rows[2].startswith("| metrics.ofu | ") and rows[2].endswith(" | 8 | 1 | 3 | 3 | 75 % [30, 95] |")
+    said = "Stopped, and neither noticed nor not: 1 by the clock and 2 by the processor's time."
+    assert rows[-1] == f"Each module weighed by its changes: 75.0 %. {said}"
 
 
 def test_every_listed_test_file_and_equivalent_change_exists():

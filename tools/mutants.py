@@ -2,9 +2,11 @@
 
 Small changes (a number by one, < for <=, + for -, and for or, a `not` more or less) are drawn from each module of src/ullage/sums and
 src/ullage/metrics and from src/ullage/audit/trust.py, or from the modules whose name contains NAME: --each of a module by --seed, in
-turn. Each meets the tests that run the changed statement, the quick ones first, until one fails or --patience seconds are over. Which
-tests those are is noted once with nothing changed, in the folder .mutants, among the module's own doctests and the files that
-tools/mutants_tests.json lists for it. Nothing else is written. tools/warm_tests.py says how tests meet a change without a new Python.
+turn. Each meets the tests that run the changed statement, the quick ones first, until one fails; as many tests are asked as take
+--patience seconds of the processor with nothing changed. A change that makes a test run ten times as long is stopped: it may be a loop
+without an end, but no test said so. Such are counted apart, as are those that take five minutes by the clock. Which tests are asked is
+noted once with nothing changed, in the folder .mutants, among the module's own doctests and the files that tools/mutants_tests.json
+lists for it. Nothing else is written. tools/warm_tests.py says how tests meet a change without a new Python.
 
 No change: annotations, and what only guards (assertions, `strict=` of zip, `frozen=` of a dataclass, which arguments have to be named).
 tools/mutants_equivalent.json lists changes that were read and judged to change no answer, each with the reason; they are counted apart. The
@@ -48,7 +50,7 @@ OPERATORS = re.compile(
     r"|ReplaceBinaryOperator_(Add_Sub|Sub_Add|Mul_Div|Div_Mul|FloorDiv_Div|BitAnd_BitOr|Mod_Add)|ReplaceUnaryOperator_(Delete_Not|Delete_USub|Delete_Invert))"
 )
 GUARDS = {"strict", "frozen", "slots"}  # keywords that refuse wrong input and compute nothing
-NOTICED, PASSED, UNENDED, SAME = "noticed", "not noticed", "not ended", "equivalent"
+NOTICED, PASSED, STOPPED, SAME = "noticed", "not noticed", "stopped", "equivalent"
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=10)
     options.add_argument("--each", type=int, default=40, help="How many changes of a module are drawn.")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--patience", type=float, default=30, help="How many seconds the tests of one change take at most.")
+    options.add_argument("--patience", type=float, default=30, help="How many CPU seconds of tests one change meets.")
     options.add_argument("--least", type=float, default=90, help="Of 100 changes, how many tests must notice.")
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--log", type=Path, help="Write each result as a line of JSON.")
@@ -267,7 +269,7 @@ def _head(one: Mutant) -> tuple[str, int, str, str, str]:
 
 def _tell(results: Sequence[Result], until: float) -> None:
     last = results[-1]
-    if last.result in (PASSED, UNENDED):
+    if last.result in (PASSED, STOPPED):
         place = f"{modules()[last.module].relative_to(ROOT)}:{last.line}"
         print(f"{last.result} by {last.tests} tests: {place}: {last.change}: {last.was} -> {last.becomes}", flush=True)
     if len(results) % 50 == 0:
@@ -296,10 +298,10 @@ class Trial:
             outcome = None if early or self.anew else self.collected.outcome(changed, asked)
             outcome = outcome or self.bare.outcome(changed, asked)
         assert outcome is not None
-        result = UNENDED if not outcome.ended else NOTICED if outcome.failed else PASSED
+        result = STOPPED if outcome.stopped else NOTICED if outcome.failed else PASSED
         if result == NOTICED:
             self.noticed[one.module, outcome.failed] += 1
-        return Result(*_head(one), result, len(asked), outcome.failed, round(outcome.seconds, 3))
+        return Result(*_head(one), result, len(asked), outcome.failed if outcome.ended else "the clock", round(outcome.seconds, 3))
 
     def _asked(self, one: Mutant, lines: set[int], early: bool) -> list[Asked]:
         """Return the tests that run the changed statement, the likeliest and quickest first.
@@ -410,8 +412,8 @@ def users(module: str, line: int) -> set[int]:
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """Return a table of each module's changes: how many it has, were tried, were noticed, and the share with its 95 % interval."""
-    lines = ["| module | changes | tried | equivalent | noticed | share of the others |", "|---|---:|---:|---:|---:|---|"]
+    """Return a table of each module's changes: how many it has, were tried, stopped and noticed, and the share with its 95 % interval."""
+    lines = ["| module | changes | tried | equivalent | stopped | noticed | share of the others |", "|---|---:|---:|---:|---:|---:|---|"]
     every, weighted, weight = Counter[str](), 0.0, 0
     for module in sorted({one.module for one in results}):
         counts = Counter(one.result for one in results if one.module == module)
@@ -422,17 +424,17 @@ def table(results: Sequence[Result]) -> list[str]:
             weighted += possible * counts[NOTICED] / (counts[NOTICED] + counts[PASSED])
             weight += possible
     lines.append(_row("all", weight, every))
-    endless = sum(one.by == "the processor's time" for one in results)
     note = f"Each module weighed by its changes: {100 * weighted / weight:.1f} %." if weight else "Nothing was tried."
-    note += f" {endless} of the noticed ran {'without an end'}." if endless else ""
-    return [*lines, "", note + (f" {every[UNENDED]} more did not end by the clock." if every[UNENDED] else "")]
+    by = Counter(one.by for one in results if one.result == STOPPED)
+    limits = " and ".join(f"{count} by {limit}" for limit, count in sorted(by.items()))
+    return [*lines, "", note + (f" Stopped, and neither noticed nor not: {limits}." if by else "")]
 
 
-def _row(name: str, possible: int, counts: Mapping[str, int]) -> str:
-    noticed, others = counts.get(NOTICED, 0), counts.get(NOTICED, 0) + counts.get(PASSED, 0)
+def _row(name: str, possible: int, counts: Counter[str]) -> str:
+    noticed, others = counts[NOTICED], counts[NOTICED] + counts[PASSED]
     low, high = interval(noticed, others)
     share = f"{100 * noticed / others:.0f} % [{100 * low:.0f}, {100 * high:.0f}]" if others else "–"
-    return f"| {name} | {possible:,} | {sum(counts.values()):,} | {counts.get(SAME, 0)} | {noticed:,} | {share} |"
+    return f"| {name} | {possible:,} | {sum(counts.values()):,} | {counts[SAME]} | {counts[STOPPED]} | {noticed:,} | {share} |"
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:

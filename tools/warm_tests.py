@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 LONGEST = 300.0  # seconds by the clock of all tests of one change: what waits so long is told apart, for a slow machine is no proof
+CPU_LIMIT = "the processor's time"  # what stopped a fork that used all of its seconds of the processor
 ALLOWED, ALWAYS = 10.0, 3.0  # times the seconds of the processor that a test took unchanged, and more seconds: a loop that no longer ends
 NOTED = 1.5  # processor's seconds for which the lines of a test are noted; one that takes longer counts as `SLOW` seconds
 SLOW = 8.0
@@ -88,6 +89,11 @@ class Outcome:
     failed: str = ""
     ended: bool = True
     seconds: float = 0.0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a limit ended the tests, of the clock or of the processor's time, and not a test that failed."""
+        return not self.ended or self.failed == CPU_LIMIT
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def outcome(told: Any, status: int, seconds: float) -> Outcome:
         return Outcome(ended=False, seconds=seconds)
     if told is None:
         endless = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
-        return Outcome("the processor's time" if endless else f"the process (status {status})", seconds=seconds)
+        return Outcome(CPU_LIMIT if endless else f"the process (status {status})", seconds=seconds)
     return Outcome(str(told), seconds=seconds)
 
 
