@@ -36,8 +36,7 @@ from ullage.tables import samples
 Array = npt.NDArray[np.float64]
 
 # Chosen before the detector was run on any of them.
-DEVELOPMENT = range(1_000, 1_300)
-ASSESSMENT = range(2_000, 2_300)
+SEEDS = {"development": range(1_000, 1_300), "assessment": range(2_000, 2_300)}
 
 EPOCH_MS = 1_764_115_200_000
 GPUS_PER_HOST = 8
@@ -58,13 +57,17 @@ LOOK_ALIKES = (
 
 @dataclass(frozen=True)
 class PlantedFault:
-    """A fault: whose, when, how much longer a step took by it, and whether any counter of the feed can name its GPU."""
+    """A fault: whose, when, how much longer a step took by it, and whether any counter of the feed can name its GPU.
+
+    `first` is when the device began to change, `onset` when the job's steps became noticeably longer.
+    """
 
     kind: str
     course: str
     job: str
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]
+    first: float
     onset: float
     end: float
     slowdown: float
@@ -533,7 +536,7 @@ def _of_rank(
 
 
 def _planted(job: _Job, steps: _Steps) -> list[PlantedFault]:
-    """Return the fault as it came out: from the first step that it made noticeably longer; nothing where it made none longer."""
+    """Return the fault as it came out: from the first step that it made noticeably longer; harmless where it made none longer."""
     fault = job.fault
     assert fault is not None
     ahead = max(2, int(15 / job.step))
@@ -541,16 +544,14 @@ def _planted(job: _Job, steps: _Steps) -> list[PlantedFault]:
     stop = np.minimum(np.arange(len(steps.slowdown)) + ahead, len(steps.slowdown))
     mean = (run_up[stop] - run_up[:-1]) / (stop - np.arange(len(steps.slowdown)))
     noticed = np.flatnonzero((mean >= NOTICEABLE) & (steps.slowdown > 1.02))
-    if not len(noticed) or steps.starts[noticed[-1]] - steps.starts[noticed[0]] < 60:
-        return []
     members = np.flatnonzero(fault["struck"])
+    first, last = max(job.start, fault["onset"]), min(job.end, fault["end"])
+    gpus, hosts = tuple(job.gpus[m] for m in members), tuple(sorted({job.hosts[m] for m in members}))
+    if not len(noticed) or steps.starts[noticed[-1]] - steps.starts[noticed[0]] < 60:
+        return [PlantedFault("harmless", fault["course"], job.name, gpus, hosts, first, first, last, 1.0, False)]
     onset, end = float(steps.starts[noticed[0]]), float(steps.starts[noticed[-1]] + job.step)
-    return [
-        PlantedFault(
-            fault["kind"], fault["course"], job.name, tuple(job.gpus[m] for m in members), tuple(sorted({job.hosts[m] for m in members})),
-            onset, end, float(np.mean(steps.slowdown[noticed])), fault["kind"] != "network card",
-        )
-    ]  # fmt: skip
+    slowdown, visible = float(np.mean(steps.slowdown[noticed])), fault["kind"] != "network card"
+    return [PlantedFault(fault["kind"], fault["course"], job.name, gpus, hosts, first, onset, end, slowdown, visible)]
 
 
 def _joined(parts: list[Any]) -> Any:
