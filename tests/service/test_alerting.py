@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.fleet.servers import wait_for
 from tests.service.running import service, small_store
@@ -149,6 +150,14 @@ def test_a_running_service_raises_keeps_and_shows_alerts(tmp_path: Path, monkeyp
         assert (one["acknowledged_by"], one["silenced"]) == ("bob", True)
         assert [silence["owner"] for silence in alerts()["silences"]] == ["ann"]
         assert client("/api/v1/watch", headers=TOKEN).json["schema"].startswith("ullage.watch/")
+        # and the document says so
+        document = client("/openapi.json", headers=TOKEN).json
+        shape = {"$ref": "#/components/schemas/Alerts", "components": document["components"]}
+        assert [error.message for error in Draft202012Validator(shape).iter_errors(alerts())] == []
+        for path, name in (("alerts/acknowledge", "Acknowledged"), ("silences", "Silenced")):
+            operation = document["paths"][f"/api/v1/{path}"]["post"]
+            assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(f"/{name}")
+            assert {"400", "403"} <= operation["responses"].keys() and name in document["components"]["schemas"]
 
 
 def test_without_the_setting_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +166,7 @@ def test_without_the_setting_there_are_none(tmp_path: Path, monkeypatch: pytest.
         assert client("/api/v1/alerts").status == 404
         assert client("/alerts").status == 404
         assert 'href="/alerts"' not in client("/doctor").text
+        assert not any("alerts" in path or "silences" in path for path in client("/openapi.json").json["paths"])
         assert client("/api/v1/silences", "POST", {}, b"{}").status == 403
 
 

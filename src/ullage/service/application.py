@@ -23,6 +23,7 @@ from ullage.service.guard import ROLE
 from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
+from ullage.service.packing import AnswerPacker
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
 from ullage.service.reported import keep_reported, read_reported_speed
 from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, request_of
@@ -66,6 +67,7 @@ class Service:
     patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
     alerting: Alerting | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
+    packer: AnswerPacker = field(default_factory=AnswerPacker)
     live: LivePages = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
 
@@ -122,9 +124,13 @@ class Service:
         said = {"ready": not because, "because": because or None, "samples_until": iso(window[1]) if window else None}
         return _json(said, 503 if because else 200, {"Retry-After": f"{AGAIN}"} if because else {})
 
-    async def openapi(self, _: HttpRequest) -> Response:
+    async def openapi(self, http: HttpRequest) -> Response:
         """Describe the API."""
-        return Response(await self.book.beside(openapi_document), media_type=KINDS["json"])
+        raises = self.alerting is not None
+        response: Response = await self.book.beside(
+            lambda: self.packer.response(openapi_document(raises).encode(), KINDS["json"], {}, http.headers)
+        )
+        return response
 
     async def metrics(self, http: HttpRequest) -> Response:
         """Say for a Prometheus how full the fleet is, and how the service is."""
@@ -242,7 +248,7 @@ class Service:
                 answer = await self._answer(http, request)
                 if form == "html":
                     return await self._drawn(answer, request, http, ())
-                return self._whole(await self.book.beside(lambda: answer.written(form, only)), form, answer)
+                return await self._whole(http, lambda: answer.written(form, only), form, answer)
             except NotAllowedError as error:
                 return _problem(403, error.problem, error.hint)
             except BadRequestError as error:
@@ -315,13 +321,14 @@ class Service:
             when = iso(round(answer.made * 1000))[11:16]
             state = replace(state, doubts=[*state.doubts, f"This page was computed at {when} UTC; a newer one is being computed."])
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, state, answer.version if _page_at(http.url.path) else "")
-        return self._whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
+        return await self._whole(http, lambda: answer.page(sections, frame), "html", answer)
 
-    def _whole(self, body: bytes, form: str, answer: Answer) -> Response:
+    async def _whole(self, http: HttpRequest, written: Callable[[], bytes], form: str, answer: Answer) -> Response:
         """Return an answer; its headers say whether it is of all that was asked for, and of the store as it is now."""
         current = answer.version in ("", self.state.store.version())
         said = {"Ullage-Complete": str(answer.complete).lower(), "Ullage-Current": str(current).lower()}
-        return Response(body, headers={"ETag": f'"{answer.version}-{answer.made:.3f}"', **said}, media_type=KINDS[form])
+        response: Response = await self.book.beside(lambda: self.packer.response(written(), KINDS[form], said, http.headers))
+        return response
 
     def _no_answer(
         self,

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 import ullage
+from ullage.alerts.problem import Problem
 from ullage.asking.remote import field_schema
 from ullage.render.documents import schema
+from ullage.service.alerting import Acknowledged, Silenced
 from ullage.service.reported import ReportedSpeed
 from ullage.service.served import FORMS, SERVED, ServedQuestion
 from ullage.views.json_text import json_text
@@ -26,10 +28,10 @@ _WRONG = {
 
 
 @cache
-def openapi_document() -> str:
-    """Return the document, OpenAPI 3.1."""
+def openapi_document(alerts: bool = False) -> str:
+    """Return the document, OpenAPI 3.1; with `alerts` it has the addresses of a service that raises them."""
     parts: dict[str, Any] = {"Problem": _PROBLEM}
-    paths = {_path(one): {"get": _operation(one, parts)} for one in SERVED.values()}
+    paths = {_path(one): {"get": _operation(one, parts)} for one in SERVED.values()} | (_alert_paths(parts) if alerts else {})
     return json_text(
         {
             "openapi": "3.1.0",
@@ -93,21 +95,70 @@ def _problem(why: str) -> dict[str, Any]:
 
 
 def _reported(parts: dict[str, Any]) -> dict[str, Any]:
-    made = msgspec.json.schema(ReportedSpeed)
-    parts["ReportedSpeed"] = made["$defs"]["ReportedSpeed"]
-    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ReportedSpeed"}}}}
     wrong = {"400": "It says nothing.", "403": "The token is missing.", "503": "It can't be kept now."}
-    answers = {"200": {"description": "It is kept.", "content": {"application/json": {}}}} | {
-        status: _problem(why) for status, why in wrong.items()
-    }
+    return _posted("reported", "What a job says of itself", ReportedSpeed, "It is kept.", wrong, parts)
+
+
+def _alert_paths(parts: dict[str, Any]) -> dict[str, Any]:
+    parts["Alerts"] = _ALERTS
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Alerts"}}}
+    answers = {"200": {"description": "All.", "content": content}, "403": _problem("The token is for a part of the fleet.")}
+    read = {"operationId": "alerts", "summary": "Alerts, and silences", "responses": answers}
+    wrong = {"400": "It says nothing.", "403": "The token is missing."}
+    acknowledged = _posted("acknowledge", "That somebody looks after an alert", Acknowledged, "It is kept.", wrong, parts)
+    acknowledged["responses"]["404"] = _problem("No such alert is open.")
+    silenced = _posted("silence", "That nobody is to be told for a while", Silenced, "Its number.", wrong, parts)
     return {
-        "operationId": "reported",
-        "summary": "What a job says of itself",
-        "security": [{"token": []}],
-        "requestBody": body,
-        "responses": answers,
+        "/api/v1/alerts": {"get": read},
+        "/api/v1/alerts/acknowledge": {"post": acknowledged},
+        "/api/v1/silences": {"post": silenced},
     }
 
+
+def _posted(name: str, summary: str, kind: type, kept: str, wrong: dict[str, str], parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the operation that takes a body of a kind, whose schema is added to the components; it needs a token that lets one act."""
+    parts[kind.__name__] = msgspec.json.schema(kind)["$defs"][kind.__name__]
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}}
+    answers = {"200": {"description": kept, "content": {"application/json": {}}}}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "security": [{"token": []}],
+        "requestBody": body,
+        "responses": answers | {status: _problem(why) for status, why in wrong.items()},
+    }
+
+
+_WORD, _TIME = {"type": ["string", "null"]}, {"type": ["string", "null"], "description": "ISO 8601, UTC"}
+_ALERTS = {
+    "type": "object",
+    "required": ["alerts", "silences"],
+    "properties": {
+        "alerts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["key", "state", "owner", "gpu_hours", "silenced"],
+                "properties": {
+                    "key": {"type": "string"},
+                    "state": {"enum": ["pending", "open", "resolved"]},
+                    **dict.fromkeys(("first_seen", "last_seen", "opened", "resolved"), _TIME),
+                    **dict.fromkeys(("acknowledged_by", "note"), _WORD),
+                    "silenced": {"type": "boolean"},
+                    **msgspec.json.schema(Problem)["$defs"]["Problem"]["properties"],
+                },
+            },
+        },
+        "silences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["number", "until", "by"],
+                "properties": {"number": {"type": "integer"}, "until": _TIME, **dict.fromkeys(("owner", "kind", "by", "note"), _WORD)},
+            },
+        },
+    },
+}
 
 _PROBLEM = {
     "type": "object",
