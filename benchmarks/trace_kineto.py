@@ -1,12 +1,14 @@
-"""A PyTorch profile into trees: seconds and memory, beside HolisticTraceAnalysis and traceinsight on the same file.
+"""A PyTorch profile into trees: seconds, CPU time and memory, beside HolisticTraceAnalysis and traceinsight on the same file.
 
-    python benchmarks/trace_kineto.py [--trace FILE] [--size 200MB] [--hta PYTHON] [--traceinsight PYTHON] [--quick] [--json FILE]
+    python benchmarks/trace_kineto.py [--trace FILE] [--size 200MB] [--rounds 3] [--hta PYTHON] [--traceinsight PYTHON]
+                                      [--quick] [--json FILE]
 
 The file is a profile repeated, each time later and with other correlation numbers, until it is as large as --size: FILE, or that of
 a simulated training run. Ours is reading, states, and both trees; theirs is loading, the temporal breakdown, and the overlap of
-communication and computing. Each runs in a process of its own, and imports are not counted. The peers need environments of their own:
-`pip install 'HolisticTraceAnalysis==0.5.0' 'pandas<3'` and `pip install 'traceinsight==0.6.1' 'pandas<3'`; their Pythons are given
-as options or in HTA_PYTHON and TRACEINSIGHT_PYTHON. What is not given is not measured, and that is said.
+communication and computing. Each runs in a process of its own, all of them in turn and --rounds times, so that what else the machine
+does hits all alike; medians are printed. Imports are not counted by the clock; CPU time is that of whole processes. The peers need
+environments of their own: `pip install 'HolisticTraceAnalysis==0.5.0' 'pandas<3'` and `pip install 'traceinsight==0.6.1' 'pandas<3'`;
+their Pythons are given as options or in HTA_PYTHON and TRACEINSIGHT_PYTHON. What is not given is not measured, and that is said.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_
 from ullage.traces.trace import TRACES
 
 TIMES = 20  # as fast as HolisticTraceAnalysis
+LIGHTER = 10  # times less memory than it
 PEAK = 400  # MB
 PEERS = {"HolisticTraceAnalysis 0.5.0": "hta", "traceinsight 0.6.1": "traceinsight"}
 NUMBERS = ("correlation", "External id")
@@ -58,10 +61,11 @@ print(json.dumps({"answer": busy, "seconds": taken}))
 
 @dataclass(frozen=True)
 class Asked:
-    """What one process took: seconds for the work, peak bytes, and its answer."""
+    """What one process took: seconds for the work by the clock, CPU seconds of the whole process, peak bytes, and its answer."""
 
     answer: Any
     seconds: float
+    cpu: float
     peak: float
 
 
@@ -69,23 +73,29 @@ def once(*words: str) -> Asked | None:
     """Run a process that prints one line of JSON, and measure it; None when it fails."""
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(words, stdout=said, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
+        _, status, usage = os.wait4(process.pid, 0)  # with what it waited for: times are summed, of memory the most counts
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         lines = said.read().splitlines()
     if process.returncode or not lines:
         return None
-    told = json.loads(lines[-1])
-    return Asked(told["answer"], told["seconds"], usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+    told, peak = json.loads(lines[-1]), usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Asked(told["answer"], told["seconds"], usage.ru_utime + usage.ru_stime, peak)
 
 
-def middle(times: int, *words: str) -> Asked | None:
-    """Return the run whose time is the middle one of several."""
-    runs = [run for run in (once(*words) for _ in range(times)) if run is not None]
-    if not runs:
-        return None
-    half = statistics.median_low([run.seconds for run in runs])
-    return next(run for run in runs if run.seconds == half)
+def in_turn(rounds: int, commands: Mapping[str, Sequence[str]]) -> dict[str, Asked]:
+    """Return the medians of each command's runs, one of each in every round; without those that fail."""
+    runs: dict[str, list[Asked]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, words in commands.items():
+            if (run := once(*words)) is not None:
+                runs[name].append(run)
+    return {name: _medians(found) for name, found in runs.items() if found}
+
+
+def _medians(runs: Sequence[Asked]) -> Asked:
+    seconds, cpu, peak = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "cpu", "peak"))
+    return Asked(runs[-1].answer, seconds, cpu, peak)
 
 
 def ours(path: Path) -> dict[str, Any]:
@@ -186,38 +196,43 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--trace", type=Path, metavar="FILE", help="the profile to repeat; default: a simulated one")
     options.add_argument("--size", type=bytes_in, default="200MB", help="of the file made of it; default: %(default)s")
+    options.add_argument("--rounds", type=int, default=3, help="how often each is run; default: %(default)s")
     for name, short in PEERS.items():
         default = os.environ.get(f"{short.upper()}_PYTHON")
         options.add_argument(f"--{short}", metavar="PYTHON", default=default, help=f"the Python that has {name}")
     asked = options.parse_args()
     path = apart(asked.trace, 2_000_000 if asked.quick else asked.size)
-    compare(path, {name: getattr(asked, short) for name, short in PEERS.items()}, Figures(asked.json), quick=asked.quick)
+    pythons = {name: getattr(asked, short) for name, short in PEERS.items()}
+    compare(path, pythons, 1 if asked.quick else asked.rounds, Figures(asked.json), quick=asked.quick)
 
 
-def compare(path: Path, pythons: dict[str, str | None], figures: Figures, *, quick: bool) -> None:
+def compare(path: Path, pythons: dict[str, str | None], rounds: int, figures: Figures, *, quick: bool) -> None:
     """Measure everybody on one file and print how they stand."""
     size = path.stat().st_size / 1e6
-    mine = middle(1 if quick else 5, sys.executable, __file__, "ours", str(path))
+    commands = {"ours": [sys.executable, __file__, "ours", str(path)]}
+    commands |= {name: [python, "-c", THEIRS, str(path)] for name, python in pythons.items() if python}
+    runs = in_turn(rounds, commands)
+    mine = runs.pop("ours", None)
     if mine is None:
         sys.exit(f"our own reading of {path} failed")
-    theirs = {}
     for name, python in pythons.items():
-        run = once(python, "-c", THEIRS, str(path)) if python else None
-        if run is None:
+        if name not in runs:
             print(f"{name} is not measured: {'it failed' if python else 'no Python that has it was given'}")
         else:
-            theirs[name] = run
-            print(f"{name} finds the device busy for {sum(run.answer):,.0f} us, we {mine.answer['busy']:,.0f} us")
-    print(
-        f"{path.name}, {size:,.0f} MB: parallel efficiency of hosts {mine.answer['trees'][0]:.3f}, of devices {mine.answer['trees'][1]:.3f}"
-    )
+            print(f"{name} finds the device busy for {sum(runs[name].answer):,.0f} us, we {mine.answer['busy']:,.0f} us")
+    hosts, devices = mine.answer["trees"]
+    print(f"{path.name}, {size:,.0f} MB: parallel efficiency of hosts {hosts:.3f}, of devices {devices:.3f}")
     figures.add(
-        Figure("a PyTorch profile into trees", mine.seconds, "s", {name: run.seconds for name, run in theirs.items()}),
-        Figure("  of its JSON", size / mine.seconds, "MB/s", {name: size / run.seconds for name, run in theirs.items()}),
-        Figure("  memory at most", mine.peak / 1e6, "MB", {n: r.peak / 1e6 for n, r in theirs.items()}, None if quick else PEAK),
+        Figure("a PyTorch profile into trees", mine.seconds, "s", {name: run.seconds for name, run in runs.items()}),
+        Figure("  of its JSON", size / mine.seconds, "MB/s", {name: size / run.seconds for name, run in runs.items()}),
+        Figure("  CPU time, with imports", mine.cpu, "s", {name: run.cpu for name, run in runs.items()}),
+        Figure("  memory at most", mine.peak / 1e6, "MB", {n: r.peak / 1e6 for n, r in runs.items()}, None if quick else PEAK),
     )
-    if (hta := theirs.get(next(iter(PEERS)))) is not None and not quick:
-        figures.add(Figure("  as fast as HolisticTraceAnalysis", hta.seconds / mine.seconds, "times", target=TIMES))
+    if (hta := runs.get(next(iter(PEERS)))) is not None and not quick:
+        figures.add(
+            Figure("  as fast as HolisticTraceAnalysis", hta.seconds / mine.seconds, "times", target=TIMES),
+            Figure("  as light as HolisticTraceAnalysis", hta.peak / mine.peak, "times", target=LIGHTER),
+        )
 
 
 if __name__ == "__main__":
