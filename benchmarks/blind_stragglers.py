@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 import ullage
 from blind_fleets import EPOCH_MS, SEEDS, BlindFleet, PlantedFault, blind_fleet
 
-FEEDS = {30: {"gpus": 96, "seconds": 7_200.0}, 1: {"gpus": 24, "seconds": 600.0}}
+FEEDS = {30: {"gpus": 48, "seconds": 3_600.0}, 1: {"gpus": 24, "seconds": 600.0}}
 SCRAPES, SECONDS = 2, 15.0  # within which a fault must be found in a feed of 30 s and in one of 1 s
 DAY_OF_500_GPUS = 500 * 86_400
 
