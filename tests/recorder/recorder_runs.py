@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.cupti import cupti_double
+from ullage.cache_folder import cache_folder
 from ullage.cupti.chunks import NO_CALLS, ChunkType, EarlyEnd, HostKind, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.endings import RINGS, STARTED
 from ullage.cupti.kinds import DEFAULT, ActivityKind
 from ullage.cupti.layouts import layouts
-from ullage.cupti.native.build import FLAGS, built, cache, compiler
+from ullage.cupti.native.build import FLAGS, built, compiler
 from ullage.cupti.releases import release
 from ullage.cupti.rings import beside
 
@@ -37,7 +38,7 @@ def library(*flags):
     """Return the recorder, built with more flags; skips without a compiler."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc: the recorder can't be built")
-    return built(compiler(os.environ), cache(os.environ), (*FLAGS, "-Werror", *flags))
+    return built(compiler(os.environ), cache_folder(os.environ), (*FLAGS, "-Werror", *flags))
 
 
 def compiled(source, name, flags=(), compiler="gcc"):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import ibis
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 from ibis.backends.duckdb import Backend
 
 from tests.store import test_rollups
-from ullage.store import sql_templates
+from ullage.store import sql_templates, templates_on_disk
 from ullage.store.sql_templates import DuckDBOfTemplates, structure_of
 
 WORDS = ("", "a", "it's", '"quoted"', "__ullage_place_0__", '"__ullage_place_1__"', "-- no comment", "\\", "ü\n\x00", "a;b", "1000000")
@@ -24,9 +26,10 @@ START = datetime.datetime(2026, 8, 10, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def engine(monkeypatch):
+def engine(monkeypatch, tmp_path):
     """A DuckDB with two tables, and no template yet."""
     monkeypatch.setattr(sql_templates, "_templates", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     made = DuckDBOfTemplates().connect()
     kinds = {"word": "string", "number": "int64", "real": "float64", "time": "timestamp('UTC')"}
     for name in ("one", "two"):
@@ -137,6 +140,73 @@ assert compilers.PySparkCompiler.__name__ == "PySparkCompiler" and compilers.duc
 assert "t0" in ibis.to_sql(ibis.table({"a": "int64"}, name="t").filter(ibis._.a > 1), dialect="postgres")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def in_next_process(engine, monkeypatch, expression):
+    """The SQL of an expression where none is in memory, and whether Ibis compiled it."""
+    compiled = []
+    template = DuckDBOfTemplates._template
+    with monkeypatch.context() as patch:
+        patch.setattr(sql_templates, "_templates", {})
+        patch.setattr(DuckDBOfTemplates, "_template", lambda *args: compiled.append(1) or template(*args))
+        return same_text(engine, expression), bool(compiled)
+
+
+def test_a_later_process_reads_the_template_that_an_earlier_one_wrote(engine, monkeypatch, tmp_path):
+    one, two = engine.table("one"), engine.table("two")
+    assert in_next_process(engine, monkeypatch, one.filter(one.word > "a'b"))[1]
+    sql, compiled = in_next_process(engine, monkeypatch, two.filter(two.word > "c"))
+    assert not compiled and '"two"' in sql and "'c'" in sql
+    (file,) = (tmp_path / "cache" / "ullage" / "sql").iterdir()
+    assert b"a'b" not in file.read_bytes() and file.stat().st_mode & 0o77 == 0
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-2], lambda data: data.replace(b"WHERE", b"OR"), lambda data: b"", bytes.lower])
+def test_a_template_that_is_damaged_is_written_anew(engine, monkeypatch, tmp_path, damage):
+    asked = engine.table("one").filter(ibis._.word > "a")
+    in_next_process(engine, monkeypatch, asked)
+    (file,) = (tmp_path / "cache" / "ullage" / "sql").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert in_next_process(engine, monkeypatch, asked)[1]
+    assert file.read_bytes() == whole and not in_next_process(engine, monkeypatch, asked)[1]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_template_that_others_can_write_is_not_read(engine, monkeypatch, tmp_path, mode):
+    asked = engine.table("one").filter(ibis._.word > "a")
+    in_next_process(engine, monkeypatch, asked)
+    (file,) = (tmp_path / "cache" / "ullage" / "sql").iterdir()
+    file.chmod(mode)
+    assert in_next_process(engine, monkeypatch, asked)[1]
+    monkeypatch.setattr(templates_on_disk.os, "geteuid", lambda: os.getuid() + 1)
+    assert in_next_process(engine, monkeypatch, asked)[1]
+
+
+def test_a_template_of_another_version_is_not_read(engine, monkeypatch, tmp_path):
+    asked = engine.table("one").filter(ibis._.word > "a")
+    in_next_process(engine, monkeypatch, asked)
+    monkeypatch.setattr(templates_on_disk, "_writers", lambda: b"another")
+    assert in_next_process(engine, monkeypatch, asked)[1]
+    assert len([*(tmp_path / "cache" / "ullage" / "sql").iterdir()]) == 2
+
+
+def test_where_nothing_can_be_kept_ibis_compiles(engine, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    asked = engine.table("one").filter(ibis._.word > "a")
+    for _ in range(2):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        assert in_next_process(engine, monkeypatch, asked)[1]
+    monkeypatch.setattr(templates_on_disk, "_writers", lambda: Path("/no/such/module").read_bytes())
+    assert in_next_process(engine, monkeypatch, asked)[1]
+
+
+def test_the_folder_of_templates_does_not_grow_without_end(engine, monkeypatch, tmp_path):
+    monkeypatch.setattr(templates_on_disk, "MOST", 3)
+    table = engine.table("one")
+    for value in range(7):
+        in_next_process(engine, monkeypatch, table.filter(table.number > value))
+        assert 1 <= len([*(tmp_path / "cache" / "ullage" / "sql").iterdir()]) <= 3
 
 
 def compared(monkeypatch):

@@ -25,6 +25,7 @@ from ibis.common.collections import FrozenOrderedDict
 from ibis.formats.pyarrow import PyArrowData
 
 from ullage.store.other_engines import postpone_other_engines
+from ullage.store.templates_on_disk import read_template, write_template
 
 postpone_other_engines()
 
@@ -210,7 +211,7 @@ class DuckDBOfTemplates(Backend):  # type: ignore[misc]
     def _written(self, expr: Any, structure: Structure) -> str:
         template = _templates.get(structure.digest)
         if template is None:
-            template = self._template(expr, structure)
+            template = read_template(structure.digest) or self._template(expr, structure)
             if len(_templates) >= _MOST:
                 _templates.clear()
             _templates[structure.digest] = template
@@ -220,7 +221,9 @@ class DuckDBOfTemplates(Backend):  # type: ignore[misc]
     def _template(self, expr: Any, structure: Structure) -> tuple[str, ...]:
         """Return the SQL of a structure: text, and between texts the number of a place."""
         query = _MarkingCompiler(structure.places).to_sqlglot(expr.as_table())
-        return tuple(_PLACE.split(query.sql(dialect=self.dialect, copy=False, unsupported_level=sg.ErrorLevel.RAISE)))
+        template = tuple(_PLACE.split(query.sql(dialect=self.dialect, copy=False, unsupported_level=sg.ErrorLevel.RAISE)))
+        write_template(structure.digest, template)
+        return template
 
     def _value(self, node: Any) -> str:
         arguments = dict(zip(node.__argnames__, node.__args__, strict=True))

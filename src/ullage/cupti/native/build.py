@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ullage.cache_folder import cache_folder
 from ullage.cupti.native.elf_requirements import LibraryRequirements, NotALibrary, without_loader
 from ullage.cupti.native.elf_requirements import library_requirements as requirements
 from ullage.errors import UllageError, harmless
@@ -49,7 +50,7 @@ def recorder(environment: Mapping[str, str] = os.environ) -> Path:
         raise UllageError(f"the recorder runs on Linux, not on {sys.platform}", "record there, and read the recording here")
     if (came := prebuilt(platform.machine())) is not None:
         return came
-    return built(compiler(environment), cache(environment))
+    return built(compiler(environment), cache_folder(environment))
 
 
 def prebuilt(machine: str) -> Path | None:
@@ -105,16 +106,6 @@ def c_library_version() -> tuple[int, ...]:
         told = ""
     name, _, version = told.partition(" ")
     return tuple(map(int, version.split("."))) if name == "glibc" and version.replace(".", "").isdecimal() else ()
-
-
-def cache(environment: Mapping[str, str]) -> Path:
-    """Return the folder where built recorders are kept.
-
-    >>> cache({"XDG_CACHE_HOME": "/scratch/me"}).as_posix()
-    '/scratch/me/ullage'
-    """
-    named = environment.get("XDG_CACHE_HOME", "")
-    return (Path(named) if Path(named).is_absolute() else Path("~/.cache").expanduser()) / "ullage"
 
 
 def compiler(environment: Mapping[str, str]) -> list[str]:
