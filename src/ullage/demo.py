@@ -45,6 +45,7 @@ FAULTS = (
     "silent",
 )
 PRICES = {"H100": 2.5, "A100": 1.25}  # made up, to show what money looks like
+CURRENCY = "USD"
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
         store = Store.open(stage / "store", create=True)
         store.add_jobs(simulation.jobs())
         rows = store.append(simulation.batches(progress=lambda done: progress(f"simulating {done}"))).rows_new
-        command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25"])
-        question = FleetRequest(prices=PRICES, progress=progress, command=command)
+        command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25", "--currency", CURRENCY])
+        question = FleetRequest(prices=PRICES, currency=CURRENCY, progress=progress, command=command)
         report = fleet(store.samples(), store.jobs(), question, Problems().lines())
-        report = with_next_commands(report, FleetQuestion(sources=(str(place),), prices=PRICES))
+        report = with_next_commands(report, FleetQuestion(sources=(str(place),), prices=PRICES, currency=CURRENCY))
         write(report, stage / "report.html")
         (stage / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
         configs.write(stage / "configs")

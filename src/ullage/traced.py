@@ -117,7 +117,7 @@ class Traced:
         from ullage.reports.trace.trace import TraceRequest, trace
 
         read = self.profile if region is None or self.asked is None else with_region_tables(self.profile, self.asked, region)
-        return trace(read, self.window, TraceRequest(mode, region, price, link))
+        return trace(read, self.window, TraceRequest(mode, region, price, link=link))
 
     def tree(self, mode: Mode | None = None, region: str | None = None) -> Tree:
         """Return the trees: "talp" counts collectives as work, "ai" apart; None takes what suits the source."""

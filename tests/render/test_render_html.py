@@ -66,7 +66,7 @@ def test_the_answer_comes_first() -> None:
     opening = text(report())[:420]
     assert "2026-08-10 00:00 to 2026-08-17 00:00 UTC" in opening
     assert "OFU 31.4 % of 86,016 GPU-hours (99.2 % of them trusted)" in opening
-    assert "“GPU utilization” says 68 %. 58,561 GPU-hours fall short of full, worth 146,402." in opening
+    assert "“GPU utilization” says 68 %. 58,561 GPU-hours fall short of full, worth 146,402 at the price given." in opening
 
 
 def test_the_page_shows_the_command_that_gives_the_same_report() -> None:

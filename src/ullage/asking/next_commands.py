@@ -11,7 +11,10 @@ from ullage.errors import harmless, public
 from ullage.job_names import separate_names
 
 # Options that mean the same in `ullage fleet` and `ullage job`, and change what is read or assumed.
-SHARED = ("engine", "jobs", "reported", "since", "until", "cluster", "time_zone", "gpu", "peak_tflops", "prices", "kwh_price", "carbon")
+SHARED = (
+    "engine", "jobs", "reported", "since", "until", "cluster", "time_zone", "gpu", "peak_tflops", "prices",
+    "price_file", "currency", "kwh_price", "carbon",
+)  # fmt: skip
 
 
 def job_command(question: Any, job: str) -> str:

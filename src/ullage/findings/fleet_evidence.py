@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ullage.audit.trust import Verdict
 from ullage.metrics.metric import ratio
+from ullage.views.notation import AS_GIVEN, MoneyTerms
 
 WEEK_HOURS = 168.0
 LEAST_WEEK_HOURS = 1.0  # of a window: what less shows is not made a week of
@@ -174,7 +175,8 @@ class QueueWaits:
 class FleetEvidence:
     """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
 
-    `hours` is the length of the window, `gpu_hours` all that was observed. `earlier` are the jobs of the window that it is compared with.
+    `hours` is the length of the window, `gpu_hours` all that was observed. `earlier` are the jobs of the window that it is compared with,
+    `terms` what amounts of money are in.
     """
 
     hours: float
@@ -185,6 +187,7 @@ class FleetEvidence:
     sick: tuple[SickGpu, ...] = ()
     earlier: tuple[JobEvidence, ...] = ()
     queue: QueueWaits | None = None
+    terms: MoneyTerms = AS_GIVEN
 
     @property
     def weeks(self) -> float | None:

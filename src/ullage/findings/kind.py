@@ -73,7 +73,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
 
 def _of_kind(kind: FindingKind, fleet: FleetEvidence) -> Iterator[Finding]:
     for finding in kind.find(fleet):
-        yield replace(finding, kind=kind.name, title=kind.title, part=kind.part, weeks=fleet.weeks)
+        yield replace(finding, kind=kind.name, title=kind.title, part=kind.part, weeks=fleet.weeks, terms=fleet.terms)
 
 
 def _counted_once(findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -54,6 +54,7 @@ class WaterfallQuestion(StepDescription, StoredTelemetryReading):
         minor=True,
     )
     price: float | None = asked("Money per GPU-hour.", metavar="P", least=0)
+    currency: str | None = asked("What --price is in: EUR, USD, credits.", metavar="NAME", env="ULLAGE_CURRENCY", minor=True)
     hours: float | None = asked("Hours that the job ran, where telemetry doesn't hold all.", metavar="H", above=0, minor=True)
     steps: int | None = asked("Steps that it took, instead of its hours.", metavar="N", least=1, minor=True)
     error: float | None = asked("Relative error of OFU as a measure of executed FLOPs.", least=0, most=0.99, shown="0.03", minor=True)
@@ -158,7 +159,7 @@ def _given(question: WaterfallQuestion, places: JobSources) -> GivenByHand:
     return replace(given, ceiling=chosen.value, ceiling_source=chosen.source, ceiling_caution=chosen.caution, memory=memory)
 
 
-_SAID = ("ofu", "mfu", "price", "hours", "steps", "error")
+_SAID = ("ofu", "mfu", "price", "currency", "hours", "steps", "error")
 
 
 def read_places(question: WaterfallQuestion) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.render.against import against_sections
+from ullage.render.bills import bill_sections, money_columns
 from ullage.render.fleet_document import group_record
 from ullage.render.fleet_document import record as record
 from ullage.render.goodput import goodput_sections
@@ -28,8 +29,8 @@ from ullage.views.declared import iso
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, write_answer
 from ullage.views.markup import known
-from ullage.views.notation import BAR, COUNT, FACTOR, FINE_POINTS, GPU_HOURS, GPUS, MONEY, PERCENT, PERCENT_1, SECONDS, WATTS
-from ullage.views.numbers import hours, money, part_read, percent, span
+from ullage.views.notation import BAR, COUNT, FACTOR, FINE_POINTS, GPU_HOURS, GPUS, PERCENT, PERCENT_1, SECONDS, WATTS
+from ullage.views.numbers import hours, part_read, percent, span
 from ullage.views.view import BRIEF, Cell, Column, Fact, Headline, Paragraph, Part, Picture, Section, Table, Value, View
 
 FINDINGS = 50  # that a page shows
@@ -64,6 +65,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
             Section("where", "Where it goes", _chain(report), _WHERE),
             Section("every-group", f"Every {by}", _groups(report, "groups", report.groups, by, top), long=True),
             Section("ledger", "Whose hours", _ledger(report), _LEDGER),
+            *bill_sections(report),
             *goodput_sections(report),
             *roof_sections(report),
             *energy_sections(report),
@@ -95,7 +97,7 @@ def _lede(report: FleetReport) -> Iterator[str]:
         yield f"“GPU utilization” says {percent(busy)}."
     if (short := known(report.ullage)) is not None:
         worth = known(report.ullage_cost)
-        yield f"{hours(short)} GPU-hours fall short of full" + (f", worth {money(worth)}." if worth is not None else ".")
+        yield f"{hours(short)} GPU-hours fall short of full" + (f", worth {report.terms.words(worth)}." if worth is not None else ".")
 
 
 _METHODS = {"exact": "cycle counters", "mixed": "cycle counters where they count, else activity × sampled clock"}
@@ -112,8 +114,12 @@ def _facts(report: FleetReport) -> Iterator[Fact]:
     yield from energy_facts(report)
     yield Fact("Method", report.method, note=_METHODS.get(report.method, "tensor activity × sampled clock"))
     if known(report.cost) is not None:
-        note = f"{MONEY.words(report.ullage_cost)} of it for ullage, {MONEY.words(report.idle_cost)} while idle"
-        yield Fact("Cost", report.cost, MONEY, note)
+        written = report.terms.notation
+        parts = f"{written.words(report.ullage_cost)} of it for ullage, {written.words(report.idle_cost)} while idle"
+        note = f"{report.terms.at_which_price}; {parts}"
+        yield Fact("Cost of all hours", report.cost, written, note)
+    if known(report.list_cost) is not None and report.terms.price == "paid":
+        yield Fact("At list price", report.list_cost, report.terms.notation, "what all hours would cost")
 
 
 def _chain(report: FleetReport) -> list[Part]:
@@ -140,9 +146,10 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
         Column("OFU", PERCENT_1),
         Column("ullage, GPU-hours", GPU_HOURS),
         *more,
-        *([Column("cost of all hours", MONEY, key="cost"), Column("of it ullage", MONEY, key="ullage_cost")] if priced else []),
+        *(money_columns(report.terms) if priced else []),
     ]
-    body = [_group(group, [key for key, _ in factors], doubted, more, priced) for group in rows]
+    at_list = report.terms.price == "paid"
+    body = [_group(group, [key for key, _ in factors], doubted, more, priced, at_list) for group in rows]
     mixed = len({group.method for group in rows}) > 1 or (rows and rows[0].method != report.method)
     exact = "OFU marked * is exact: it comes from cycle counters, not from clock samples." if mixed else ""
     return [Table(name, columns, body, brief=top, elsewhere="--top shows them", note=exact)]
@@ -156,7 +163,7 @@ def _factors(rows: Sequence[Group]) -> list[tuple[str, str]]:
     return [(name, seen[name][0]) for name in sorted(seen, key=place.__getitem__)]
 
 
-def _group(group: Group, factors: Sequence[str], doubted: bool, more: Sequence[Column], priced: bool) -> list[Value | Cell]:
+def _group(group: Group, factors: Sequence[str], doubted: bool, more: Sequence[Column], priced: bool, at_list: bool) -> list[Value | Cell]:
     marked = PERCENT_1.words(group.ofu) + ("*" if group.method != "sampled" else "")
     return [
         group.key,
@@ -168,6 +175,7 @@ def _group(group: Group, factors: Sequence[str], doubted: bool, more: Sequence[C
         group.ullage,
         *group_cells(group, more),
         *([group.cost, group.ullage_cost] if priced else []),
+        *([group.list_cost] if priced and at_list else []),
     ]
 
 

@@ -65,6 +65,31 @@ class UllageDocument(Document):
     cost: Annotated[float | None, At("ullage_cost")]
     idle_cost: float | None
     fleet_cost: Annotated[float | None, At("cost")]
+    fleet_list_cost: Annotated[float | None, At("list_cost")]
+    currency: Annotated[str | None, At("terms.currency"), Made(lambda name: name or None)]
+    price: Annotated[str | None, At("terms.price")]
+
+
+class PurchaseDocument(Document):
+    """GPU-hours bought in one way (list, committed, spot): what they cost, and what at list price."""
+
+    kind: str
+    gpu_hours: Hours
+    cost: float
+    list_cost: float | None
+
+
+class TeamBillDocument(Document):
+    """What a team pays for: all its hours, those of them held and idle, those short of full, and the money of each."""
+
+    team: str
+    gpu_hours: Hours
+    idle_gpu_hours: Annotated[Hours, At("idle_hours")]
+    ullage_gpu_hours: Annotated[Hours, At("ullage")]
+    cost: float | None
+    idle_cost: float | None
+    ullage_cost: float | None
+    list_cost: float | None
 
 
 class RoofLevelDocument(Document):
@@ -130,6 +155,7 @@ class GroupDocument(Document):
     ullage_gpu_hours: Annotated[Hours | None, At("ullage")]
     cost: float | None
     ullage_cost: float | None
+    list_cost: float | None
     tree: TelemetryFactors
     roofs: RoofsDocument
     energy: EnergyDocument
@@ -253,6 +279,8 @@ class FindingDocument(Document):
     gpu_hours_a_week: Hours | None
     money: float | None
     money_a_week: float | None
+    currency: str | None
+    price: str | None
     confidence: str
     evidence: list[FindingEvidenceDocument]
     advice: str
@@ -390,6 +418,8 @@ class FleetDocument(Document):
     ledger: dict[str, Hours]
     ledger_shares: dict[str, Ratio | None]
     ullage: UllageDocument
+    purchases: Annotated[list[PurchaseDocument], Made(list)]
+    chargeback: Annotated[list[TeamBillDocument], Made(list)]
     by: str
     groups: list[GroupDocument]
     models: list[GroupDocument]

@@ -41,7 +41,7 @@ from ullage.views.files import Form
 from ullage.views.findings import finding_record
 from ullage.views.mail import mail
 from ullage.views.markup import known
-from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, MONEY, PERCENT, PERCENT_1, WATTS
+from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, PERCENT, PERCENT_1, WATTS
 from ullage.views.numbers import hours, part_read, percent, span
 from ullage.views.view import BRIEF, Cell, Column, FindingPlace, Headline, Picture, Section, Table, Value, View
 
@@ -210,7 +210,7 @@ def _cost(report: JobReport) -> str:
     fleet = report.fleet
     if known(fleet.cost) is None:
         return ""
-    return f"{MONEY.words(fleet.cost)}, {MONEY.words(fleet.ullage_cost)} of it for what fell short of full"
+    return f"{fleet.terms.words(fleet.cost)}, {fleet.terms.notation.words(fleet.ullage_cost)} of it for what fell short of full"
 
 
 def _cpus(told: JobstatsSummary | None) -> str:

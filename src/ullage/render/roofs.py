@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ullage.metrics.metric import ratio
+from ullage.render.bills import money_column
 from ullage.render.svg.roofs import roofs as picture
 from ullage.reports.fleet.energy import KWH, Energy
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
 from ullage.reports.fleet.roofs import CLASSES, NEAR, RoofHeights
 from ullage.sums.ledger import OWNERS
-from ullage.views.notation import COUNT, GPU_HOURS, MONEY, PERCENT_1, WATTS, Notation
+from ullage.views.notation import COUNT, GPU_HOURS, PERCENT_1, WATTS, Notation
 from ullage.views.numbers import hours, percent
 from ullage.views.view import Cell, Column, Fact, Paragraph, Part, Picture, Section, Table, Value
 
@@ -113,7 +114,7 @@ def energy_sections(report: FleetReport) -> Iterator[Section]:
     columns = [Column("whose energy"), Column("kWh", KILOWATT_HOURS), Column("±", KILOWATT_HOURS)]
     columns += [Column("share", PERCENT_1), Column("a GPU", WATTS)]
     columns += [Column("kg CO₂", KILOWATT_HOURS)] if report.carbon is not None else []
-    columns += [Column("cost of energy", MONEY)] if report.kwh_price is not None else []
+    columns += [] if report.kwh_price is None else [money_column(report.terms, "cost of energy", "cost of energy")]
     yield Section("energy", "Energy", [Table("energy", columns, rows, last=[total]), Paragraph(_meter_words(energy))], _ENERGY)
 
 

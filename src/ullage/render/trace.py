@@ -23,7 +23,7 @@ from ullage.reports.trace.part import RunPart
 from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.idle import Gap
 from ullage.totals import RESOURCES, HostTotals
-from ullage.views.notation import COUNT, FACTOR, FACTOR_4, KERNEL, MONEY, PATH, PERCENT, PERCENT_1, QUANTITY, TERAFLOPS, TIME
+from ullage.views.notation import COUNT, FACTOR, FACTOR_4, KERNEL, PATH, PERCENT, PERCENT_1, QUANTITY, TERAFLOPS, TIME, MoneyTerms
 from ullage.views.numbers import counted, percent
 from ullage.views.times import seconds
 from ullage.views.view import Cell, Column, Fact, Headline, Item, ItemList, Paragraph, Part, Picture, Section, Table, Value, View
@@ -155,7 +155,7 @@ def _facts(report: TraceReport) -> Iterator[Fact]:
     if (made := host_instructions(whole.host_totals)) is not None:
         yield Fact("Instructions per cycle", made.per_cycle, QUANTITY, f"in the hosts' useful time, {made.clock / 1e9:.3g} GHz")
     if report.bill is not None and report.bill.money is not None:
-        yield Fact("Lost", report.bill.money, MONEY, "at the price given")
+        yield Fact("Lost", report.bill.money, report.terms.notation, report.terms.at_which_price)
     yield Fact("Mode", report.mode, note="collectives count as work" if report.mode == "talp" else "collectives apart from work")
     yield Fact("Source", report.source, note="partial" if report.partial else "whole")
 
@@ -187,13 +187,14 @@ def _timeline(report: TraceReport) -> Iterator[Part]:
 def _bills(report: TraceReport) -> Iterator[Part]:
     for bill, whose, unit in ((report.bill, "devices", "GPU-seconds"), (report.host_bill, "hosts", _host_seconds(report))):
         if bill is not None and bill.seconds:
-            yield _bill(bill, whose, unit)
+            yield _bill(bill, whose, unit, report.terms)
 
 
-def _bill(bill: Bill, whose: str, unit: str) -> Table:
+def _bill(bill: Bill, whose: str, unit: str, terms: MoneyTerms) -> Table:
     """Return what each factor costs, in seconds of its resource and money; the shares add up to 100 %."""
     priced = bill.money is not None
-    columns = [Column("factor"), Column("share", PERCENT_1), Column(unit, QUANTITY), *([Column("money", MONEY)] if priced else [])]
+    money = Column(terms.heading("money"), terms.amounts, key=terms.key("money"))
+    columns = [Column("factor"), Column("share", PERCENT_1), Column(unit, QUANTITY), *([money] if priced else [])]
     costly = (loss for loss in bill.losses if loss.share and abs(loss.share) >= SMALL)
     rows: list[list[Value | Cell]] = [
         [loss.label, loss.share, loss.seconds, *([loss.money] if priced else [])]

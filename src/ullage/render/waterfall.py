@@ -9,11 +9,11 @@ from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
 from ullage.reports.waterfall.step import StepContradiction
 from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
-from ullage.views.declared import At, Document, Hours, Moment, Rate, Ratio, filled, plain_data
+from ullage.views.declared import At, Document, Hours, Made, Moment, Rate, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.markup import Markup
-from ullage.views.notation import FACTOR_3, FIGURES, GPU_HOURS, MONEY, PERCENT_1, PERCENTAGE_POINTS, change
+from ullage.views.notation import FACTOR_3, FIGURES, GPU_HOURS, PERCENT_1, PERCENTAGE_POINTS, change
 from ullage.views.numbers import part_read, percent
 from ullage.views.view import Cell, Column, Headline, Item, ItemList, Paragraph, Part, Picture, Section, Table, Value, View
 
@@ -98,7 +98,7 @@ def _chain(report: WaterfallReport) -> Table:
     end, timed, priced = report.chain.end, report.gpu_hours is not None, report.gpu_hours is not None and report.price is not None
     used = _times(report.gpu_hours, end.value)
     paid = _times(used, report.price)
-    spent: list[Value | Cell] = [Cell(used, GPU_HOURS.words(used)), Cell(paid, MONEY.words(paid))]
+    spent: list[Value | Cell] = [Cell(used, GPU_HOURS.words(used)), Cell(paid, report.terms.amounts.words(paid))]
     spent = spent[: timed + priced]
     columns = [
         Column("step"),
@@ -107,12 +107,17 @@ def _chain(report: WaterfallReport) -> Table:
         Column("between", FIGURES),
         Column("left", PERCENT_1),
         Column("points", change(PERCENTAGE_POINTS)),
-        *[Column("GPU-hours", change(GPU_HOURS)), Column("money", change(MONEY))][: timed + priced],
+        *[Column("GPU-hours", change(GPU_HOURS)), _money_column(report)][: timed + priced],
         Column("whose"),
     ]
     points = end.value * 100
     last: list[Value | Cell] = [f"= {report.chain.ends}", "", end.value, bounds(end), end.value, Cell(points, _points(points)), *spent, ""]
     return Table("steps", columns, [_row(cost, timed + priced) for cost in report.costs], last=[last])
+
+
+def _money_column(report: WaterfallReport) -> Column:
+    terms = report.terms
+    return Column(terms.heading("money" if terms.currency else "money at the price given"), change(terms.amounts), key=terms.key("money"))
 
 
 def _row(cost: Cost, spent: int) -> list[Value | Cell]:
@@ -293,6 +298,7 @@ class WaterfallDocument(Document):
     gpus: int | None
     gpu_hours: Hours | None
     price: float | None
+    currency: Annotated[str | None, Made(lambda name: name or None)]
     peak: Rate | None
     peak_source: str | None
     ceiling: Rate | None

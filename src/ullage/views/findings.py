@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.views.notation import GPU_HOURS, MONEY
+from ullage.views.notation import GPU_HOURS
 from ullage.views.view import Fact, Finding, FindingPlace, Item, ItemList, Paragraph, Part, Section, View
 
 MOST = 7  # that an answer shows; the others are counted
@@ -42,10 +42,10 @@ def leads_to(where: FindingPlace) -> tuple[str, str] | None:
 
 
 def _worth(finding: Finding) -> str:
-    money = "" if finding.money is None else f", worth {MONEY.words(finding.money)}"
+    money = "" if finding.money is None else f", worth {finding.terms.words(finding.money)}"
     if finding.weekly_gpu_hours is None:
         return f"{GPU_HOURS.words(finding.gpu_hours)} GPU-hours{money}"
-    weekly = "" if finding.weekly_money is None else f", worth {MONEY.words(finding.weekly_money)}"
+    weekly = "" if finding.weekly_money is None else f", worth {finding.terms.notation.words(finding.weekly_money)}"
     return f"{GPU_HOURS.words(finding.gpu_hours)} GPU-hours{money} ({GPU_HOURS.words(finding.weekly_gpu_hours)} a week{weekly})"
 
 
@@ -69,6 +69,8 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "gpu_hours_a_week": finding.weekly_gpu_hours,
         "money": finding.money,
         "money_a_week": finding.weekly_money,
+        "currency": finding.terms.currency or None,
+        "price": None if finding.money is None else finding.terms.price,
         "confidence": finding.confidence,
         "evidence": [{"name": fact.name, "value": fact.value, "unit": fact.notation.unit} for fact in finding.evidence],
         "advice": finding.advice,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from ullage.errors import harmless
+from ullage.errors import UllageError, harmless
 from ullage.views import names, numbers
 from ullage.views.numbers import UNKNOWN
 from ullage.views.times import seconds
@@ -34,6 +35,7 @@ class Notation:
 
 
 BAR_CELLS = 20
+LONGEST_CURRENCY = 12  # characters of its name
 LONGEST_WORDS = 400  # characters of a cell: what is longer is nobody's name
 
 WORDS = Notation("", lambda value: harmless(str(value), LONGEST_WORDS), numeric=False)
@@ -75,6 +77,75 @@ def change(notation: Notation) -> Notation:
     ('−1.50', '+12.3', '0.0')
     """
     return Notation(notation.unit, lambda value: numbers.signed(value, notation.write), notation.numeric)
+
+
+@dataclass(frozen=True)
+class MoneyTerms:
+    """What amounts of money are in: a `currency` ("": nobody named it), and at which price of a GPU-hour they stand.
+
+    The price is the one `given` for all, the `list` price, or what was `paid`: committed and spot prices where there are any.
+    """
+
+    currency: str = ""
+    price: Literal["given", "list", "paid"] = "given"
+
+    @property
+    def notation(self) -> Notation:
+        """How amounts are written: with their currency before them.
+
+        >>> MoneyTerms("EUR").notation.words(1234.5), MoneyTerms().notation.words(12)
+        ('EUR 1,234', '12.00')
+        """
+        return Notation(self.currency, lambda value: f"{self.currency} {numbers.money(value)}") if self.currency else MONEY
+
+    @property
+    def amounts(self) -> Notation:
+        """How amounts are written under a heading that names their currency."""
+        return Notation(self.currency, numbers.money) if self.currency else MONEY
+
+    @property
+    def at_which_price(self) -> str:
+        """At which price of a GPU-hour amounts stand, in words."""
+        return {"given": "at the price given", "list": "at list price", "paid": "at the prices paid"}[self.price]
+
+    def words(self, value: float | None) -> str:
+        """Return an amount with its currency and its price.
+
+        >>> MoneyTerms("EUR", "list").words(312)
+        'EUR 312.00 at list price'
+        """
+        return f"{self.notation.words(value)} {self.at_which_price}"
+
+    def heading(self, text: str) -> str:
+        """Return a heading of a column of amounts, which says what they are in.
+
+        >>> MoneyTerms("EUR").heading("of it ullage"), MoneyTerms().heading("of it ullage")
+        ('of it ullage, EUR', 'of it ullage')
+        """
+        return f"{text}, {self.currency}" if self.currency else text
+
+    def key(self, text: str) -> str:
+        """Return the name of such a column in CSV.
+
+        >>> MoneyTerms("EUR").key("cost"), MoneyTerms().key("cost")
+        ('cost_EUR', 'cost')
+        """
+        return f"{text}_{self.currency}" if self.currency else text
+
+
+AS_GIVEN = MoneyTerms()
+
+
+def currency_name(text: str) -> str:
+    """Return the name of a currency: EUR, USD, or a site's own such as credits. Raises UllageError for what is none.
+
+    >>> currency_name(" EUR ")
+    'EUR'
+    """
+    name = text.strip()
+    if name and (len(name) > LONGEST_CURRENCY or not name.isprintable() or re.search(r"[\s\d.,;|<>&'\"-]", name)):
+        raise UllageError(f"'{harmless(text, 40)}' is no name of a currency", "write EUR, USD, or a word such as credits")
+    return name
 
 
 def _cells(value: float) -> int:

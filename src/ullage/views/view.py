@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ullage.views.markup import Markup
-from ullage.views.notation import WORDS, Notation
+from ullage.views.notation import AS_GIVEN, WORDS, MoneyTerms, Notation
 
 Value = str | int | float | None
 Look = Literal["", "doubt", "strong"]
@@ -230,7 +230,8 @@ class Finding:
     """What is worth doing: where, whose it is, what it costs (in the window of the answer), how sure it is, the evidence, and what to do.
 
     `kind` is the key of its kind and `title` what a person reads; `part` says which part of the ullage its GPU-hours are. `weeks` is how
-    many weeks the window is long, None where it is too short to speak of weeks. `money` is None where prices are not given. The
+    many weeks the window is long, None where it is too short to speak of weeks. `money` is None where prices are not given, and is in what
+    the `terms` say. The
     `next_command` says more of where it is ("": there is none).
     """
 
@@ -241,6 +242,7 @@ class Finding:
     evidence: Sequence[Fact]
     advice: str
     money: float | None = None
+    terms: MoneyTerms = AS_GIVEN
     kind: str = ""
     title: str = ""
     part: str = ""

@@ -43,6 +43,7 @@ class TraceQuestion(TraceReading):
     )
     by: Literal["rank", "device", "region", "step"] | None = asked("Trees of each of these.", display=True)
     price: float | None = asked("Money per GPU-hour, for the bill of losses.", metavar="P", least=0)
+    currency: str | None = asked("What --price is in: EUR, USD, credits.", metavar="NAME", env="ULLAGE_CURRENCY", minor=True)
     what_if: bool = asked(
         "Replay the run: how much faster it would be without late ranks, communication or launches; and its critical path.", False
     )
@@ -72,11 +73,12 @@ class TraceQuestion(TraceReading):
 def answer(question: TraceQuestion, progress: Progress, command: str = "") -> TraceReport:  # noqa: ARG001 - a question's `answer`
     """Return the trees of one run; raises UllageError for what the user can fix."""
     from ullage.reports.trace.trace import TraceRequest
+    from ullage.views.notation import currency_name
 
     if question.what_if and question.region is not None:
         raise UllageError("a region can't be replayed: what it waits for lies outside too", "cut a part of the run with --window instead")
     more = {"ranks": question.ranks, "tables": question.tables, "replay": question.what_if}
-    request = TraceRequest(price=question.price, link=question.link)
+    request = TraceRequest(price=question.price, currency=currency_name(question.currency or ""), link=question.link)
     return question.run_report(question.files, progress, request, **more)
 
 

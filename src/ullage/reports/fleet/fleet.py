@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.reports.fleet.agreement import Agreement, MeasuredJob, agreement
+from ullage.reports.fleet.bills import Purchase, TeamBill, chargeback, purchases, unpriced_note, with_teams
 from ullage.reports.fleet.comparison import FleetComparison, FleetFigures, compared, figures_of
 from ullage.reports.fleet.energy import Energy, energies_of, energy_ledger
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
@@ -38,13 +40,14 @@ from ullage.reports.fleet.groups import (
     groups_of,
     marked_sums,
     method_of,
-    prices_of,
+    stacked,
     state_and_gauge_sums,
     state_sums,
     sums_of_job_spans,
 )
 from ullage.reports.fleet.health import sick_gpus
 from ullage.reports.fleet.job_runs import EndedSpan, JobRun, JobRuns, runs_of
+from ullage.reports.fleet.prices import RowPrices, row_prices
 from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
@@ -55,8 +58,9 @@ from ullage.store.rollups import RolledSums
 from ullage.sums.devices import KIND, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
-from ullage.sums.spans import Span, Whose, gpus_of, samples_in_spans
+from ullage.sums.spans import EVER, Span, Whose, gpus_of, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
+from ullage.views.notation import AS_GIVEN, MoneyTerms
 from ullage.views.numbers import percent
 from ullage.views.shown import ShownByView
 from ullage.views.view import Finding
@@ -86,6 +90,8 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     `findings` are what is worth doing, in order of what it is worth; `doubtful_series` are the verdicts on series that are not ok.
     `roofs` are over trusted series; `energy` is what all meters saw, `energy_ledger` the same by owner, `carbon` (g/kWh) and `kwh_price`
     what a kWh was asked to count as. `against` is another report beside it, where that is asked for, and `measured` what findings rest on.
+    Amounts of money are in what the `terms` say: `cost` is of all hours, `ullage_cost` and `idle_cost` parts of it, `list_cost` what all
+    hours cost at list price; `purchases` is `cost` by how hours were bought, `chargeback` the same by the team that pays.
     `goodput` is what of it went into work that was kept, `queue` how long jobs waited, where records say so.
     `next_command` reports on what is worst of it ("": nobody said how it was asked).
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
@@ -118,6 +124,10 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     cost: float | None
     ullage_cost: float | None
     idle_cost: float | None
+    list_cost: float | None = None
+    terms: MoneyTerms = AS_GIVEN
+    purchases: tuple[Purchase, ...] = ()
+    chargeback: tuple[TeamBill, ...] = ()
     command: str = ""
     next_command: str = ""
     notes: list[str] = field(default_factory=list)
@@ -170,8 +180,12 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
     runs = _runs_asked_about(jobs, asked, every=question.condition() is None and not question.one_job)
     made = fleet_goodput(good, JobRuns(runs, set(good.words("cluster")), asked.window), _rows_of_spans(asked, question))
     lost_by_job = None if made is None else made.lost_by_job
-    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts), lost_by_job)
-    measured = replace(measured, sick=sick_gpus(asked.samples), queue=queue_waits(runs, asked.window, _devices_by_job(rated)))
+    table = question.price_table
+    prices = row_prices(rated, table)
+    measured = fleet_evidence(good, lost, prices.take(trusted).paid, jobs, asked.window, mfus, _doubtful(verdicts), lost_by_job)
+    waits = queue_waits(runs, asked.window, _devices_by_job(rated))
+    measured = replace(measured, sick=sick_gpus(asked.samples), queue=waits, terms=table.terms)
+    named = with_teams(rated, table)
     moves = clock_moves(good, verdicts)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
@@ -189,18 +203,24 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
         counted_hours=counted_hours(good),
         ledger=_ledger(rated, asked.existence),
         by=by,
-        groups=_hourly(whole.samples, question, whole.verdicts)
-        if by == "hour"
-        else groups_of(rated, trusted, lost, by, question.prices, moves),
-        models=groups_of(rated, trusted, lost, "model", question.prices, moves),
+        groups=_hourly(whole.samples, question, whole.verdicts) if by == "hour" else groups_of(named, trusted, lost, by, prices, moves),
+        models=groups_of(rated, trusted, lost, "model", prices, moves),
         course=_course(asked.samples, asked.window, verdicts, question, asked.rolled),
         verdicts=_tally(verdicts),
         doubtful_series=_doubtful(verdicts),
         agreement=compared,
         noise=noise(asked.samples, devices.sums, rated, wanted=question.noise),
-        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
+        **_money(rated, good, prices, prices.take(trusted).paid),  # type: ignore[arg-type]
+        terms=table.terms,
+        purchases=purchases(rated, prices),
+        chargeback=chargeback(named, trusted, prices) if table.teams else (),
         command=question.command,
-        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts), *([] if question.one_job else _memory_unknown(rated))],
+        notes=[
+            *notes,
+            *unpriced_note(rated, prices, table),
+            *_report_notes(rated, good, tree, compared, verdicts),
+            *([] if question.one_job else _memory_unknown(rated)),
+        ],
         ofu_bounds=sampled_bounds(good, verdicts),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
@@ -310,9 +330,22 @@ def judged_fleet(samples: Any, question: FleetRequest, notes: list[str], rolled:
     marked = marked_sums(sums, samples, faults)
     rated = rate(marked, question.gpu) if faults else replace(rated, sums=marked)
     trusted = _believed(rated, verdicts)
+    window = _window(sums, question)
+    if edges := question.price_table.edges(window):
+        rated = _cut_at_prices(samples, [window[0], *edges, window[1]], faults, question)
+        trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
-    return JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, _window(sums, question))
+    return JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, window)
+
+
+def _cut_at_prices(samples: Any, edges: Sequence[int], faults: Mapping[Whose, tuple[Span, ...]], question: FleetRequest) -> Rated:
+    """Return the rows of sums by state of each span between two edges at which prices change: no price changes inside a row."""
+    parts = []
+    for since, until in pairwise(edges):
+        own = within(samples, since, until)
+        parts.append(marked_sums(state_sums(own, []), own, faults))
+    return rate(stacked([one for one in parts if len(one)]), question.gpu)
 
 
 def part_of_fleet(whole: JudgedFleet, condition: Condition) -> JudgedFleet:
@@ -438,8 +471,7 @@ def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
 
 
 def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Group]:
-    sums = state_sums(samples, [], bucket_ms=HOUR_MS)
-    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.gpu)
+    rated = rate(_hourly_sums(samples, question, _faults(verdicts)), question.gpu)
     trusted = _believed(rated, verdicts)
     lost = losses(rated.take(trusted))
     condition = question.condition()
@@ -448,7 +480,20 @@ def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Gr
         lost = {name: values[chosen[trusted]] for name, values in lost.items()}
         rated, trusted = rated.take(chosen), trusted[chosen]
     moves = clock_moves(rated.take(trusted), verdicts)
-    return groups_of(rated, trusted, lost, "bucket", question.prices, moves)
+    return groups_of(rated, trusted, lost, "bucket", row_prices(rated, question.price_table), moves)
+
+
+def _hourly_sums(samples: Any, question: FleetRequest, faults: Mapping[Whose, tuple[Span, ...]]) -> pa.Table:
+    """Return the sums by state and hour; where prices change inside the time of the samples, those of each span between two changes."""
+
+    def sums_of(own: Any) -> pa.Table:
+        return marked_sums(state_sums(own, [], bucket_ms=HOUR_MS), own, faults, bucket_ms=HOUR_MS)
+
+    edges = question.price_table.edges((0, EVER))
+    if not edges:
+        return sums_of(samples)
+    parts = [sums_of(within(samples, since, until)) for since, until in pairwise([None, *edges, None])]
+    return stacked([one for one in parts if len(one)] or parts[:1])
 
 
 def _natural_key(sums: pa.Table) -> str:
@@ -528,16 +573,17 @@ def _tally(verdicts: Verdicts) -> dict[str, tuple[int, float]]:
     return tally
 
 
-def _money(rated: Rated, good: Rated, prices: Array, good_prices: Array) -> dict[str, float | None]:
+def _money(rated: Rated, good: Rated, prices: RowPrices, good_prices: Array) -> dict[str, float | None]:
     hours, idle = (rated.column(name) * rated.weight / HOUR_MS for name in ("span_ms", "idle_ms"))
     short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
     known = bool((good.ofu_time > 0).any())
-    priced = len(prices) > 0 and not np.isnan(prices).any()
+    priced, listed = (len(each) > 0 and not np.isnan(each).any() for each in (prices.paid, prices.listed))
     return {
         "ullage": float(short.sum()) if known else None,
-        "cost": float((hours * prices).sum()) if priced else None,
+        "cost": float((hours * prices.paid).sum()) if priced else None,
+        "list_cost": float((hours * prices.listed).sum()) if listed else None,
         "ullage_cost": float((short * good_prices).sum()) if priced and known else None,
-        "idle_cost": float((idle * prices).sum()) if priced else None,
+        "idle_cost": float((idle * prices.paid).sum()) if priced else None,
     }
 
 

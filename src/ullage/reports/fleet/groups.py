@@ -18,6 +18,7 @@ from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.energy import Energy, energies_of
+from ullage.reports.fleet.prices import RowPrices
 from ullage.reports.fleet.rated import Rated, chains, weighted_mean
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.trusted import ClockMoves
@@ -43,8 +44,8 @@ class Group:
 
     `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
     `roofs` are over trusted series too; `gpu_hours`, `gpus`, `cost` and `energy` over all. `tree` says what is left after each step; its
-    losses of `counted_hours` add up to `ullage`, and `ullage_cost` is the part of `cost` that this comes to. `ofu_bounds` are the least and
-    the most that `ofu` may be, where clocks were sampled.
+    losses of `counted_hours` add up to `ullage`, and `ullage_cost` is the part of `cost` that this comes to. `list_cost` is what the hours
+    cost at list price. `ofu_bounds` are the least and the most that `ofu` may be, where clocks were sampled.
     """
 
     key: str
@@ -61,6 +62,7 @@ class Group:
     energy: Energy = field(default_factory=Energy)
     ofu_bounds: tuple[float, float] | None = None
     ullage_cost: float | None = None
+    list_cost: float | None = None
 
     @property
     def ullage(self) -> float | None:
@@ -73,12 +75,13 @@ def groups_of(
     trusted: Mask,
     lost: Mapping[str, Array],
     by: str,
-    prices: Mapping[str, float],
+    prices: RowPrices,
     moves: ClockMoves | None = None,
 ) -> list[Group]:
     """Return a group per value of the column `by`, the most GPU-hours short of full first; `trusted` says which rows count for OFU.
 
-    `lost` is what each step loses in each trusted row, `moves` how far their clocks leave OFU open. Names that stand in several clusters
+    `lost` is what each step loses in each trusted row, `prices` what a GPU-hour of each row costs,
+    `moves` how far their clocks leave OFU open. Names that stand in several clusters
     are told apart by the cluster.
     """
     rows, firsts = rated.alike(by, "cluster")
@@ -86,7 +89,7 @@ def groups_of(
     keys = sorted(set(labels))
     place = {key: code for code, key in enumerate(keys)}
     codes = np.array([place[label] for label in labels], dtype=np.int64)[rows]
-    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices), moves)
+    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices, moves)
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
 
 
@@ -113,21 +116,21 @@ def _groups(
     lost: Mapping[str, Array],
     codes: Codes,
     keys: Sequence[str],
-    prices: Array,
+    prices: RowPrices,
     moves: ClockMoves | None,
 ) -> list[Group]:
     count = len(keys)
     good = rated.take(trusted)
     hours = rated.column("span_ms") * rated.weight / HOUR_MS
     whole, believed = np.bincount(codes, hours, count), np.bincount(codes[trusted], hours[trusted], count)
-    spent = np.bincount(codes, hours * prices, count)
+    spent, listed = np.bincount(codes, hours * prices.paid, count), np.bincount(codes, hours * prices.listed, count)
     own, several = rated.codes("gpu")  # slices of one GPU are one GPU, as in the headline
     devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     roofs, energies = roofs_of(good, codes[trusted], count), energies_of(rated, codes, count)
     bounds = [None] * count if moves is None else moves.bounds(codes[trusted], count)
     short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
-    wasted = np.bincount(codes[trusted], short * prices[trusted], count)
+    wasted = np.bincount(codes[trusted], short * prices.paid[trusted], count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
@@ -145,6 +148,7 @@ def _groups(
             energy=energies[code],
             ofu_bounds=bounds[code],
             ullage_cost=None if tree.ofu is None or np.isnan(spent[code]) else float(wasted[code]),
+            list_cost=None if np.isnan(listed[code]) else float(listed[code]),
         )
         for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]
@@ -178,14 +182,6 @@ def method_of(share: float) -> str:
 def counted_hours(rated: Rated) -> float:
     """Return the GPU-hours of some rows whose OFU is known."""
     return float((rated.ofu_time * rated.weight).sum()) / HOUR_MS
-
-
-def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
-    """Return each row's price per GPU-hour; NaN where none was given. `prices` is by GPU name, "" for every other."""
-    fallback = prices.get("", np.nan)
-    named = {find(name).name: price for name, price in prices.items() if name}
-    per_chip = np.array([named.get(chip.name, fallback) for chip in rated.chips] + [fallback])
-    return per_chip[rated.chip]
 
 
 def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, only: Sequence[str] | None = None) -> pa.Table:

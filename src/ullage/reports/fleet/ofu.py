@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.reports.fleet.groups import Group, groups_of, state_sums
+from ullage.reports.fleet.prices import PriceTable, row_prices
 from ullage.reports.fleet.rated import losses, rate, weighted_mean
 from ullage.sums.devices import OFU, TREE, chosen_sums
 from ullage.sums.held import empty
@@ -35,4 +36,4 @@ def fleet_ofu(samples: Any, model: str | None = None) -> float | None:
 def job_trees(samples: Any, model: str | None = None) -> list[Group]:
     """Return each job's OFU and telemetry tree over all settled samples, the most GPU-hours short of full first."""
     rated = rate(state_sums(samples, [], only=TREE), model)
-    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", {})
+    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", row_prices(rated, PriceTable()))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ullage.askable import Window, asked, read_prices
 from ullage.errors import UllageError, did_you_mean, harmless
 
 if TYPE_CHECKING:
+    from ullage.reports.fleet.prices import PriceTable
     from ullage.reports.fleet.where import Condition
     from ullage.sources.inventory import Listed
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
+GROUPINGS = (*KEYS, "team")  # of teams a file of prices tells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,14 @@ class GpuAssumptions:
         env="ULLAGE_PRICE",
         repeated=True,
     )
+    price_file: str | None = asked(
+        "Prices by GPU, purchase (list, committed, spot), place and date, their currency, and teams: TOML.",
+        flag="--prices",
+        metavar="FILE",
+        env="ULLAGE_PRICES",
+        local=True,
+    )
+    currency: str | None = asked("What --price is in: EUR, USD, credits.", metavar="NAME", env="ULLAGE_CURRENCY", minor=True)
     gpu: str | None = asked("Which GPU it is, where the samples don't say.", suggested="ullage.gpus.chip:all_names")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
@@ -37,13 +48,22 @@ class GpuAssumptions:
     carbon: float | None = asked("Carbon intensity of the grid, in g of CO2 per kWh.", metavar="G/KWH", least=0, minor=True)
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense before anything is read: a GPU or a peak that nobody knows."""
+        """Refuse what makes no sense before anything is read: a GPU or a peak that nobody knows, prices that can't be read."""
         from ullage.gpus.chip import find
         from ullage.gpus.overrides import peaks
 
         for name in filter(None, (*self.prices, self.gpu)):
             find(name)
         peaks(self.peak_tflops or "")
+        if self.price_file is not None or self.currency is not None:
+            self.price_table  # noqa: B018 - it is read
+
+    @cached_property
+    def price_table(self) -> PriceTable:
+        """The prices of the file, and behind them those given by GPU. Raises UllageError for a file that can't be read."""
+        from ullage.reports.fleet.prices import price_table
+
+        return price_table(self.price_file, self.prices, self.currency)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +76,9 @@ class FleetRequest(GpuAssumptions, Window):
     """
 
     by: str | None = asked(
-        "job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.",
+        "job, user, team, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.",
         shown="job",
-        suggested="ullage.reports.fleet.request:KEYS",
+        suggested="ullage.reports.fleet.request:GROUPINGS",
     )
     where: str | None = asked(
         "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
@@ -74,9 +94,11 @@ class FleetRequest(GpuAssumptions, Window):
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
-        if self.by is not None and self.by not in KEYS:
-            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
+        if self.by is not None and self.by not in GROUPINGS:
+            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, GROUPINGS, "ullage fleet --help"))
         super().__post_init__()
+        if self.by == "team" and not self.price_table.teams:
+            raise UllageError("no team is known", 'name a file with --prices that has [teams.NAME] with users = ["ann", "bob"]')
         self.condition()
 
     def condition(self) -> Condition | None:

@@ -16,7 +16,7 @@ from ullage.metrics.telemetry import LABELS
 from ullage.reports.fleet.comparison import FleetComparison, compared, figures_of
 from ullage.reports.fleet.fleet import FleetReport, JudgedFleet, judged_fleet, part_of_fleet, report_of
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
-from ullage.reports.fleet.groups import prices_of
+from ullage.reports.fleet.prices import row_prices
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
 from ullage.reports.job.devices import GpuOfJob, gpus_of_job, most_memory
@@ -191,11 +191,11 @@ def _findings(
 ) -> list[Finding]:
     """Return the findings about these jobs: those of the whole fleet, as far as they speak of them, and on series that they held."""
     mfus = {} if report.agreement is None else {job.job: job.mfu for job in report.agreement.jobs}
-    prices = prices_of(whole.good, question.prices)
+    prices = row_prices(whole.good, question.price_table).paid
     lost_runs = {} if report.goodput is None else report.goodput.lost_by_job
     measured = fleet_evidence(whole.good, whole.lost, prices, jobs, whole.window, mfus, report.doubtful_series, lost_runs)
     # what is worth a line is a part of the job's own hours; and no job goes on for a week
-    measured = replace(measured, hours=0.0, gpu_hours=report.gpu_hours, free=())
+    measured = replace(measured, hours=0.0, gpu_hours=report.gpu_hours, free=(), terms=question.price_table.terms)
     names, cluster = {job.name for job in meant}, meant[0].cluster
     return [
         one

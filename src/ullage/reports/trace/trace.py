@@ -35,6 +35,7 @@ from ullage.sums.lanes.series import Series, occurrences, steps
 from ullage.sums.lanes.spans import NONE, spans
 from ullage.sums.nccl_arrivals import NcclArrivals
 from ullage.totals import Factors, Region
+from ullage.views.notation import MoneyTerms
 from ullage.views.shown import ShownByView
 
 MOST_REGIONS = 100  # regions shown; the rest is counted
@@ -43,12 +44,13 @@ RECORDED, WHOLE_RUN, REGION_RECORDED = "all that was recorded", "the whole run",
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """What is asked of a run: `mode` (None: what suits the source), a `region`, a `price` of a GPU-hour for the bill, and the rate of a
-    GPU's `link` one way, in B/s, for collectives that are not within a host."""
+    """What is asked of a run: `mode` (None: what suits the source), a `region`, a `price` of a GPU-hour for the bill and its
+    `currency`, and the rate of a GPU's `link` one way, in B/s, for collectives that are not within a host."""
 
     mode: Mode | None = None
     region: str | None = None
     price: float | None = None
+    currency: str = ""
     link: float | None = None
 
 
@@ -93,6 +95,12 @@ class TraceReport(ShownByView, view="ullage.render.trace"):
     what_if: WhatIf | None = None
     nccl: NcclArrivals | None = None
     tables_of: str = ""
+    currency: str = ""
+
+    @property
+    def terms(self) -> MoneyTerms:
+        """What its amounts of money are in."""
+        return MoneyTerms(self.currency)
 
     @property
     def complete(self) -> bool:
@@ -133,6 +141,7 @@ def trace(profile: Profile, window: str, question: TraceRequest | None = None) -
         steps=_steps(series, mode, run.factors),
         series=series,
         bill=device_bill(whole, question.price),
+        currency=question.currency,
         host_bill=host_bill(whole),
         idle=idleness(run, explained),
         kernels=summary,
@@ -201,6 +210,7 @@ def _stated(profile: Profile, mode: Mode, window: str, question: TraceRequest) -
         steps=(),
         series=None,
         bill=device_bill(whole, question.price),
+        currency=question.currency,
         host_bill=host_bill(whole),
         idle=None,
         kernels=None,

@@ -12,13 +12,15 @@ from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace.trace import TraceReport
 from ullage.reports.waterfall.evidence import TileLoss
+from ullage.views.notation import currency_name
 from ullage.views.numbers import percent
 
 
 @dataclass(frozen=True)
 class GivenByHand:
     """What is said by hand: ratios in [0, 1] (`ofu`, `mfu`, `tile`, `model`), a measured `ceiling` in FLOP/s with its source and with what
-    must be said of it, a `price` of a GPU-hour, how many `hours` or `steps` the job ran, and what OFU may be off (`error`, relative).
+    must be said of it, a `price` of a GPU-hour and its `currency`, how many `hours` or `steps` the job ran, and what OFU may be off
+    (`error`, relative).
 
     `measured_at` is the precision at which the GPU's own ceiling is to be looked up, where none is given; `memory` the bandwidth that was
     measured beside it.
@@ -34,6 +36,7 @@ class GivenByHand:
     measured_at: str | None = None
     memory: ChosenCeiling | None = None
     price: float | None = None
+    currency: str = ""
     hours: float | None = None
     steps: int | None = None
     error: float = OFU_ERROR
@@ -48,6 +51,7 @@ class GivenByHand:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise UllageError(f"{words} of {value:g} can't be", hint)
+        currency_name(self.currency)
         if not 0 <= self.error < 1:
             raise UllageError(f"an error of {self.error:g} can't be", "give a relative error such as 0.03")
 

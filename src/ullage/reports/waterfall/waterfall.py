@@ -23,6 +23,7 @@ from ullage.reports.waterfall.match import above_ceiling
 from ullage.reports.waterfall.notes import notes, rests_on
 from ullage.reports.waterfall.remedies import Remedy, apart, help_kernels, remedies, whose
 from ullage.reports.waterfall.step import HINT, StepContradiction, contradiction
+from ullage.views.notation import MoneyTerms
 from ullage.views.shown import ShownByView
 
 SECONDS = 3600  # in an hour
@@ -75,6 +76,12 @@ class WaterfallReport(ShownByView, view="ullage.render.waterfall"):
     read_until: int | None = None
     contradiction: StepContradiction | None = None
     kernels: KernelRoofs | None = None
+    currency: str = ""
+
+    @property
+    def terms(self) -> MoneyTerms:
+        """What its amounts of money are in."""
+        return MoneyTerms(self.currency)
 
     @property
     def headline(self) -> Measured:
@@ -108,6 +115,7 @@ def waterfall(found: SourceReports, given: GivenByHand | None = None) -> Waterfa
         gpus=found.gpus,
         gpu_hours=hours,
         price=given.price,
+        currency=given.currency,
         peak=peak,
         peak_source=source,
         ceiling=given.ceiling,
