@@ -67,6 +67,14 @@ def test_threads_that_start_no_collective_hide_none(tmp_path):
     assert communicated(tmp_path, ISSUE, gloo(5, 100), operator(20, 30, "aten::mm", tid=OTHER)) == 100_000
 
 
+def test_where_nothing_says_which_thread_starts_a_collective_any_may_hide_it(tmp_path):
+    # PyTorch before 1.13 has no c10d:: operators: of 5–105 the main thread computes 20–50
+    assert communicated(tmp_path, gloo(5, 100), operator(20, 30, "aten::mm")) == 70_000
+    # the note of its arguments, 4 us of communication itself, says so too: the other thread's 60–70 then hides nothing
+    noted = operator(0, 4, "record_param_comms"), operator(20, 30, "aten::mm"), operator(60, 10, "aten::add", tid=OTHER)
+    assert communicated(tmp_path, gloo(5, 100), *noted) == 74_000
+
+
 def test_a_send_on_the_main_thread_blocks_it(tmp_path):
     # c10d::recv_ waits by itself, 0–40; gloo:recv 40–50; an operator that another thread ran then hides nothing
     events = operator(0, 40, "c10d::recv_"), gloo(40, 10, "gloo:recv", tid=MAIN), operator(5, 30, "aten::copy_", tid=OTHER)

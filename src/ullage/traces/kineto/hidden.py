@@ -2,6 +2,7 @@
 
 Gloo runs collectives on threads of its own. The thread that started one goes on (DDP's backward pass) or waits, and only its operators
 tell which: ATen's, which compute, and others that enclose nothing. One that encloses others (autograd's) may be waiting in between.
+Where no operator of a process says who starts its collectives (PyTorch before 1.13), any thread with operators may have.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ullage.traces.kineto.part import KinetoPart, Times
 from ullage.traces.kineto.timed import Mask, TimedEvents
 
+_STARTERS = ("c10d::", "_c10d_functional::", "record_param_comms")
 _OTHER, _STARTS, _COMPUTES = range(3)  # what an operator does; a collective is started, or waited for
 
 
@@ -47,7 +49,9 @@ class Operators:
         begins = np.append(np.flatnonzero(sort == _STARTS), 0)
         after = begins[np.searchsorted(begins[:-1], place, side="right")]  # the next that starts a collective; 0 if none does
         holds = (after > place) & (lane[after] == lane) & (start[after] < end)
-        chosen = (sort != _STARTS) & ~holds & ((sort == _COMPUTES) | alone) & np.isin(lane, lane[sort == _STARTS])
+        named = np.isin(process, process[sort == _STARTS])
+        starter = np.isin(lane, lane[sort == _STARTS]) | ~named
+        chosen = (sort != _STARTS) & ~holds & ((sort == _COMPUTES) | alone) & starter
         found = KinetoPart("computing", start[chosen], end[chosen], {"process": process[chosen], "thread": thread[chosen]})
         pairs = set(zip(process.tolist(), thread.tolist(), strict=True))
         return [part for number in np.unique(process) if len(part := found.where(_overlap(found, talks, int(number), pairs)))]
@@ -56,7 +60,7 @@ class Operators:
 def _sort(name: str) -> int:
     if name.startswith("aten::"):
         return _COMPUTES
-    return _STARTS if name.startswith(("c10d::", "_c10d_functional::")) else _OTHER
+    return _STARTS if name.startswith(_STARTERS) else _OTHER
 
 
 def _overlap(found: KinetoPart, talks: Sequence[KinetoPart], process: int, busy: set[tuple[int, int]]) -> Mask:
