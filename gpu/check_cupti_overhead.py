@@ -18,7 +18,14 @@ from ullage.cupti.kinds import ActivityKind
 
 LIMIT = 45.0  # seconds for one program: 12 s of windows, and PyTorch's import
 TARGET = 0.01  # what recording may cost a step of 10,000 launches a second
-CASES = (("steady", "activity"), ("bound", "activity"), ("bound", "every call"), ("bound", "callbacks"))
+CASES = (
+    ("steady", "activity"),
+    ("bound", "activity"),
+    ("graph", "activity"),
+    ("graph", "graphs"),
+    ("bound", "every call"),
+    ("bound", "callbacks"),
+)
 SURE = 0.95
 
 
@@ -33,6 +40,8 @@ SURE = 0.95
         "launch_ns": "that recording adds to a launch there, ns",
         "launch_ns_every_call": "the same with a record of every call, enquiries (cudaGetDevice, …) too, ns",
         "launch_ns_callbacks": "the same with callbacks in place of records of calls, ns",
+        "loss_graph": "share that recording adds to a pass in a CUDA graph, every kernel in it recorded",
+        "loss_graph_whole": "the same with one record a launched graph (--graphs whole)",
         "spread": "(highest - lowest) / median of the windows without recording: a smaller loss is noise",
         "attached_idle": "share that the attached, stopped recorder adds to a step, against none",
         "records": "activity records a second while the host launches as fast as it can",
@@ -42,7 +51,7 @@ SURE = 0.95
         "dropped": "records that CUPTI dropped, in all",
     },
     columns={
-        "regime": "steady: the GPU is busy; bound: the host is",
+        "regime": "steady: the GPU is busy; bound: the host is; graph: a forward pass is replayed from a CUDA graph",
         "load": "what a step is",
         "mode": "how calls are recorded",
         "step_off": "median time of a step without, s",
@@ -68,10 +77,11 @@ def cupti_overhead(machine: Machine) -> Findings:
     """What does recording cost a training step?
 
     The recorder in C is attached to a program that trains in PyTorch (without it: that launches kernels of ours by the driver), and
-    stopped and started in turns: a pair of windows of a third of a second each, twelve pairs, every other one in the other order. Once
-    with a step that keeps the GPU busy at somewhat over 10,000 launches a second, once with one so small that the host's launches are
-    all there is: that also with a record of every call, enquiries such as cudaGetDevice too, and with callbacks for each call. Windows
-    before the recorder is attached and after it is detached tell what it costs to have it there and stopped.
+    stopped and started in turns: a pair of windows of a third of a second each, twelve pairs, every other one in the other order.
+    Once with a step that keeps the GPU busy at somewhat over 10,000 launches a second, once with one so small that the host's
+    launches are all there is: that also with a record of every call, enquiries such as cudaGetDevice too, and with callbacks for
+    each call; and with a pass in a CUDA graph, its kernels recorded or the graph as a whole. Windows before the recorder is
+    attached and after it is detached tell what it costs to have it there and stopped.
     """
     found = library(machine)
     needs_recorder(machine)
@@ -151,7 +161,7 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     hidden = [{name: row.pop(name) for name in ("_seconds", "_bytes", "_spread")} for row in rows]
     one = {(row["regime"], row["mode"]): (row, more) for row, more in zip(rows, hidden, strict=True)}
     none: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    (steady, plain), (bound, busy), (every, _), (called, _) = (one.get(case, none) for case in CASES)
+    (steady, plain), (bound, busy), (graph, _), (whole, _), (every, _), (called, _) = (one.get(case, none) for case in CASES)
     return {
         "loss": steady.get("loss"),
         "loss_low": steady.get("low"),
@@ -160,6 +170,8 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "loss_bound": bound.get("loss"),
         "launch_ns": bound.get("launch_ns"),
         "launch_ns_every_call": every.get("launch_ns"),
+        "loss_graph": graph.get("loss"),
+        "loss_graph_whole": whole.get("loss"),
         "launch_ns_callbacks": called.get("launch_ns"),
         "spread": plain.get("_spread"),
         "attached_idle": steady["step_off"] / median([steady["step_before"], steady["step_after"]]) - 1 if steady else None,

@@ -15,10 +15,11 @@ from typing import Any
 from gpu.apart import tell
 from gpu.cupti_device import Device
 from gpu.cupti_tools import refusal
-from gpu.cupti_training_program import Step, stepper
+from gpu.cupti_training_program import WIDTH as TRAINED_WIDTH
+from gpu.cupti_training_program import Step, network, stepper
 from gpu.machine import torch_or_none
 from gpu.tensor_kernels import tensor_kernels, trips_lasting
-from ullage.cupti.kinds import DEFAULT, ActivityKind
+from ullage.cupti.kinds import DEFAULT, GRAPHS, ActivityKind
 from ullage.cupti.library import find
 from ullage.cupti.recorder import Recorder, this_recorder, tracing
 from ullage.errors import UllageError
@@ -29,6 +30,7 @@ LAUNCHES = 200  # of a step (of training: more or less): it decides how long a s
 RATE = 15_000  # launches a second that the steady step is to have
 WIDTH, TINY = 1024, (16, 128)  # of the network whose steps keep the GPU busy; rows and width of the one that doesn't
 MOST_ROWS = 1 << 16
+SERVED_ROWS = 32  # of the pass that is replayed
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,14 @@ class SteppedLoad:
 
 
 def main(regime: str, mode: str, folder: str) -> None:
-    """Measure. `regime`: "steady" (the GPU is busy, some 10,000 launches a second) or "bound" (as many launches as the host can make);
-    `mode`: "activity", "every call" (enquiries too) or "callbacks"."""
+    """Measure. `regime`: "steady" (the GPU is busy, some 10,000 launches a second) or "bound" (as many launches as the host can make),
+    "graph" (the forward pass replayed from a graph of CUDA, as servers do);
+    `mode`: "activity", "every call" (enquiries too), "callbacks" or "graphs"
+    (a record a launched graph in place of its kernels)."""
     torch = torch_or_none()
     try:
+        if torch is None and regime == "graph":
+            raise UllageError("graphs are captured with PyTorch, which is not here", "install torch")
         load = own_load(Device(), regime) if torch is None else trained_load(torch, regime)
         tell(load=load.kind)
         measure(load, mode, folder)
@@ -83,6 +89,8 @@ def _repeat(launch: Callable[[], object]) -> None:
 def trained_load(torch: Any, regime: str) -> SteppedLoad:
     """Return training steps. Where the GPU is to be busy rows are doubled until a step takes as long as its launches should."""
     kind, wait = "training in PyTorch", torch.cuda.synchronize
+    if regime == "graph":
+        return SteppedLoad("a forward pass in a CUDA graph of PyTorch", replayed_pass(torch), wait)
     if regime != "steady":
         return SteppedLoad(kind, stepper(torch, nullcontext, *TINY), wait)
     rows = 256
@@ -92,6 +100,18 @@ def trained_load(torch: Any, regime: str) -> SteppedLoad:
         if window(load)[1] >= LAUNCHES / RATE or rows >= MOST_ROWS:
             return load
         rows *= 2
+
+
+def replayed_pass(torch: Any) -> Step:
+    """Return a function that replays the forward pass over a few rows, as a server decodes: short kernels, one call for all of them."""
+    model, data = network(torch), torch.randn(SERVED_ROWS, TRAINED_WIDTH, device="cuda", dtype=torch.bfloat16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.inference_mode():
+        model(data)  # what is loaded or allocated at first
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            model(data)
+    return graph.replay
 
 
 def window(load: SteppedLoad) -> tuple[int, float]:
@@ -122,7 +142,9 @@ def pairs(load: SteppedLoad, made: Recorder) -> tuple[list[float], list[float], 
 
 def attached(mode: str, folder: str) -> Recorder:
     """Attach the recorder in C. Raises UllageError where it can't be built."""
-    kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set())
+    kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set()) | (
+        GRAPHS if mode == "graphs" else set()
+    )
     settings = tracing(find(), kinds) | {"ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else ""}
     if mode == "every call":
         settings["ULLAGE_CALLS_LEFT_OUT"] = ""

@@ -488,8 +488,10 @@ def test_recording_costs_are_measured_without_pytorch(doubles, monkeypatch):
     assert [(row["regime"], row["mode"], row["load"]) for row in findings.rows] == [
         ("steady", "activity", "mma.sync m16n8k16 kernels of ours"),
         ("bound", "activity", "short kernels of ours"),
+        ("bound", "every call", "short kernels of ours"),
         ("bound", "callbacks", "short kernels of ours"),
     ]
+    assert [note for note in findings.notes if "PyTorch" in note] == findings.notes and len(findings.notes) == 2  # no graphs without it
     assert all(row["launches"] == 200 for row in findings.rows), findings.rows
 
 

@@ -167,7 +167,8 @@ def test_the_evidence_in_the_repository_is_well_formed():
     recordings = {path.parent / name for path, evidence in files.items() for name in evidence.get("recordings", ())}
     assert files, "evidence of a real GPU is in the repository"
     for path, evidence in ((path, evidence) for path, evidence in files.items() if path not in recordings):
-        assert evidence_module.problems_of(evidence, CHECKS[path.stem]) == [], path
+        later = dict.fromkeys(CHECKS[path.stem].answers)  # what the check answers since: evidence of earlier code knows no more than it did
+        assert evidence_module.problems_of({**evidence, "answers": later | evidence["answers"]}, CHECKS[path.stem]) == [], path
         assert all((path.parent / recording).exists() for recording in evidence["recordings"]), path
 
 
