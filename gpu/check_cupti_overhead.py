@@ -19,12 +19,13 @@ from ullage.cupti.kinds import ActivityKind
 LIMIT = 45.0  # seconds for one program: 12 s of windows, and PyTorch's import
 TARGET = 0.01  # what recording may cost a step of 10,000 launches a second
 CASES = (
+    ("launch", "activity"),
+    ("launch", "every call"),
+    ("launch", "callbacks"),
     ("steady", "activity"),
     ("bound", "activity"),
     ("graph", "activity"),
     ("graph", "graphs"),
-    ("bound", "every call"),
-    ("bound", "callbacks"),
 )
 SURE = 0.95
 
@@ -36,8 +37,9 @@ SURE = 0.95
         "loss_low": "its lowest, with 95 % confidence",
         "loss_high": "its highest",
         "launches": "kernels a second in that step",
-        "loss_bound": "the same share where the host launches as fast as it can",
-        "launch_ns": "that recording adds to a launch there, ns",
+        "loss_bound": "the same share in a step so small that the host's work is all there is",
+        "launch_ns": "that recording adds to a launch, ns: of the host's time where it does nothing but launch, against none attached",
+        "launch_ns_stopped": "that the attached, stopped recorder adds to it, ns",
         "launch_ns_every_call": "the same with a record of every call, enquiries (cudaGetDevice, …) too, ns",
         "launch_ns_callbacks": "the same with callbacks in place of records of calls, ns",
         "loss_graph": "share that recording adds to a pass in a CUDA graph, every kernel in it recorded",
@@ -51,7 +53,7 @@ SURE = 0.95
         "dropped": "records that CUPTI dropped, in all",
     },
     columns={
-        "regime": "steady: the GPU is busy; bound: the host is; graph: a forward pass is replayed from a CUDA graph",
+        "regime": "launch: the host launches, no more; steady: the GPU is busy; bound: the host is; graph: a CUDA graph is replayed",
         "load": "what a step is",
         "mode": "how calls are recorded",
         "step_off": "median time of a step without, s",
@@ -62,7 +64,8 @@ SURE = 0.95
         "low": "of its 95 % interval",
         "high": "of its 95 % interval",
         "launches": "kernels a step",
-        "launch_ns": "added to a launch, ns",
+        "launch_ns": "added to a launch by recording, against none attached, ns",
+        "launch_ns_stopped": "added to it by an attached, stopped recorder, ns",
         "records": "activity records a second",
         "writer_ns": "of the recorder's writer",
         "flush_ns": "in flushes",
@@ -78,10 +81,12 @@ def cupti_overhead(machine: Machine) -> Findings:
 
     The recorder in C is attached to a program that trains in PyTorch (without it: that launches kernels of ours by the driver), and
     stopped and started in turns: a pair of windows of a third of a second each, twelve pairs, every other one in the other order.
-    Once with a step that keeps the GPU busy at somewhat over 10,000 launches a second, once with one so small that the host's
-    launches are all there is: that also with a record of every call, enquiries such as cudaGetDevice too, and with callbacks for
-    each call; and with a pass in a CUDA graph, its kernels recorded or the graph as a whole. Windows before the recorder is
-    attached and after it is detached tell what it costs to have it there and stopped.
+    Once the host launches short kernels and does nothing else (that also with a record of every call, enquiries such as
+    cudaGetDevice too, and with callbacks for each call), once a step keeps the GPU busy at somewhat over 10,000 launches a second,
+    once it is so small that the host's work is all there is, and once a forward pass is replayed from a CUDA graph that was there
+    before, its kernels recorded or the graph as a whole. Windows before the recorder is attached and after it is detached tell what
+    it costs to have it there and stopped. Of what the host's time is, a window's value is the median of its steps; of what the
+    GPU's is, the mean.
     """
     found = library(machine)
     needs_recorder(machine)
@@ -118,7 +123,7 @@ def _row(regime: str, mode: str, facts: dict[str, Any]) -> dict[str, Any]:
     ratios = [on / off - 1 for on, off in zip(facts["on"], facts["off"], strict=True)]
     low, high = _interval(ratios)
     launches = len(recorded.of(ActivityKind.CONCURRENT_KERNEL)) / facts["steps"]
-    added = median(facts["on"]) - median(facts["off"])
+    absent = median(facts["before"])
     return {
         "regime": regime,
         "load": facts.get("load"),
@@ -128,7 +133,8 @@ def _row(regime: str, mode: str, facts: dict[str, Any]) -> dict[str, Any]:
         "low": low,
         "high": high,
         "launches": launches,
-        "launch_ns": 1e9 * added / launches if launches else None,
+        "launch_ns": 1e9 * (median(facts["on"]) - absent) / launches if launches else None,
+        "launch_ns_stopped": 1e9 * (median(facts["off"]) - absent) / launches if launches else None,
         "records": recorded.operations / facts["seconds"],
         **{name: costs.get(name) for name in ("writer_ns", "flush_ns", "flushes", "callback_ns", "api_callbacks", "memory_peak")},
         "dropped": recorded.dropped,
@@ -161,14 +167,15 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     hidden = [{name: row.pop(name) for name in ("_seconds", "_bytes", "_spread")} for row in rows]
     one = {(row["regime"], row["mode"]): (row, more) for row, more in zip(rows, hidden, strict=True)}
     none: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    (steady, plain), (bound, busy), (graph, _), (whole, _), (every, _), (called, _) = (one.get(case, none) for case in CASES)
+    (launch, _), (every, _), (called, _), (steady, plain), (bound, busy), (graph, _), (whole, _) = (one.get(case, none) for case in CASES)
     return {
         "loss": steady.get("loss"),
         "loss_low": steady.get("low"),
         "loss_high": steady.get("high"),
         "launches": steady["launches"] / steady["step_on"] if steady else None,
         "loss_bound": bound.get("loss"),
-        "launch_ns": bound.get("launch_ns"),
+        "launch_ns": launch.get("launch_ns"),
+        "launch_ns_stopped": launch.get("launch_ns_stopped"),
         "launch_ns_every_call": every.get("launch_ns"),
         "loss_graph": graph.get("loss"),
         "loss_graph_whole": whole.get("loss"),

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from statistics import median
+from typing import Any, cast
 
 from gpu.apart import tell
 from gpu.cupti_device import Device
@@ -40,13 +42,16 @@ class SteppedLoad:
     kind: str
     step: Step
     wait: Callable[[], object]
+    by_host: bool = False  # whether a step takes as long as the host needs for it, not the GPU
 
 
 def main(regime: str, mode: str, folder: str) -> None:
-    """Measure. `regime`: "steady" (the GPU is busy, some 10,000 launches a second) or "bound" (as many launches as the host can make),
-    "graph" (the forward pass replayed from a graph of CUDA, as servers do);
-    `mode`: "activity", "every call" (enquiries too), "callbacks" or "graphs"
-    (a record a launched graph in place of its kernels)."""
+    """Measure.
+
+    `regime`: "launch" (the host launches and does nothing else), "steady" (the GPU is busy, some 10,000 launches a second), "bound"
+    (the host is busy), "graph" (the forward pass is replayed from a graph of CUDA, as servers do). `mode`: "activity", "every call"
+    (enquiries too), "callbacks" or "graphs" (a record a launched graph in place of its kernels).
+    """
     torch = torch_or_none()
     try:
         if torch is None and regime == "graph":
@@ -78,7 +83,7 @@ def own_load(device: Device, regime: str) -> SteppedLoad:
         kernel = tensor_kernels(device)[0][0]
         launch = partial(kernel.launch, trips_lasting(device, kernel, 1 / RATE))
         return SteppedLoad(f"{kernel.name} kernels of ours", partial(_repeat, launch), device.wait)
-    return SteppedLoad("short kernels of ours", partial(_repeat, partial(device.spin, 1)), device.wait)
+    return SteppedLoad("short kernels of ours", partial(_repeat, partial(device.spin, 1)), device.wait, by_host=True)
 
 
 def _repeat(launch: Callable[[], object]) -> None:
@@ -91,8 +96,11 @@ def trained_load(torch: Any, regime: str) -> SteppedLoad:
     kind, wait = "training in PyTorch", torch.cuda.synchronize
     if regime == "graph":
         return SteppedLoad("a forward pass in a CUDA graph of PyTorch", replayed_pass(torch), wait)
+    if regime == "launch":
+        some = torch.zeros(16, device="cuda")
+        return SteppedLoad("additions of PyTorch in place", partial(_repeat, partial(some.add_, 1.0)), wait, by_host=True)
     if regime != "steady":
-        return SteppedLoad(kind, stepper(torch, nullcontext, *TINY), wait)
+        return SteppedLoad(kind, stepper(torch, nullcontext, *TINY), wait, by_host=True)
     rows = 256
     while True:
         load = SteppedLoad(kind, stepper(torch, nullcontext, rows, WIDTH), wait)
@@ -111,17 +119,21 @@ def replayed_pass(torch: Any) -> Step:
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             model(data)
-    return graph.replay
+    return cast("Step", graph.replay)
 
 
 def window(load: SteppedLoad) -> tuple[int, float]:
-    """Return how many steps were done in a window, and how long one took."""
+    """Return how many steps were done in a window, and how long one took: the GPU's time of it, or the host's."""
     load.wait()
-    count, begin = 0, time.perf_counter()
-    while time.perf_counter() - begin < WINDOW:
+    begin = time.perf_counter()
+    moments = [begin]
+    while moments[-1] - begin < WINDOW:
         load.step()
-        count += 1
+        moments.append(time.perf_counter())
+    count = len(moments) - 1
     load.wait()
+    if load.by_host:  # the median: what else the machine does now and then lengthens some steps a lot
+        return count, median(after - before for before, after in pairwise(moments))
     return count, (time.perf_counter() - begin) / count
 
 

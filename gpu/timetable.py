@@ -59,7 +59,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("nvml_recording", 5, 28, "the driver's own answers, for tests to replay", needs=("numpy", "pyarrow")),
     Entry("sampling_overhead", 5, 40, "whether sampling slows what it watches"),
     Entry("cupti_training", 6, 45, "whether a recording of training holds everything", needs=("numpy", "pyarrow", "torch")),
-    Entry("cupti_overhead", 6, 160, "what recording costs a step", needs=("numpy", "pyarrow")),
+    Entry("cupti_overhead", 6, 180, "what recording costs a step", needs=("numpy", "pyarrow")),
     Entry("cupti_trees", 6, 60, "whether trees of recordings tell known loads", needs=("numpy", "pyarrow")),
     Entry("cupti_counters", 6, 50, "whether counters over ranges count what is executed", needs=("numpy", "pyarrow")),
     Entry("cupti_pm_sampling", 6, 45, "whether the device's counters say what NVML says", needs=("numpy", "pyarrow")),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.recorder.recorder_runs import in_python, read, run_cuda
-from ullage.cupti.kinds import DEFAULT, ENQUIRIES, ActivityKind, call_name, enquiries
+from ullage.cupti.chunks import HostKind
+from ullage.cupti.kinds import ENQUIRIES, ActivityKind, call_name, enquiries
 
 DRIVER, RUNTIME = ActivityKind.DRIVER, ActivityKind.RUNTIME
 LAUNCH, CREATED = 211, 155  # cudaLaunchKernel, cuCtxCreate_v2
@@ -40,6 +41,14 @@ def test_where_cupti_will_not_leave_calls_out_they_are_recorded_and_it_is_said(f
     assert ran.only.info["calls_not_left_out"] == {"calls": 2, "answer": int(fault.partition("=")[2])}
 
 
+def test_calls_that_are_left_out_are_not_called_back_either(tmp_path):
+    kinds = {"ULLAGE_KINDS": "10", "ULLAGE_CALLBACKS": "runtime,driver"}
+    some = run_cuda(tmp_path, **kinds, ULLAGE_CALLS_LEFT_OUT=f"5:{LAUNCH}")
+    called = some.only.did(HostKind.API)
+    assert "cuLaunchKernel" in called and "cudaLaunchKernel" not in called and some.only.info["calls_left_out"] == 1
+    assert some.only.end["api_callbacks"] == len(called)
+
+
 def test_they_stay_left_out_after_a_pause(tmp_path):
     code = f"launch()\nr.attach({str(tmp_path / 'rec')!r})\nlaunch(); r.stop(); launch(); r.start(); launch()\nr.detach()\nprint('{{}}')\n"
     in_python(tmp_path, code, ULLAGE_CALLS_LEFT_OUT=f"5:{LAUNCH}")
@@ -50,10 +59,10 @@ def test_they_stay_left_out_after_a_pause(tmp_path):
 
 
 def test_the_recorder_is_told_every_release_of_an_enquiry_and_nothing_that_works_or_waits():
-    listed = {int(kind): numbers.split("+") for kind, _, numbers in (part.partition(":") for part in enquiries(DEFAULT).split(","))}
+    listed = {int(kind): numbers.split("+") for kind, _, numbers in (part.partition(":") for part in enquiries().split(","))}
     names = {kind: {call_name(kind == DRIVER, int(number)) for number in numbers} for kind, numbers in listed.items()}
     assert ENQUIRIES[RUNTIME] <= names[RUNTIME] and ENQUIRIES[DRIVER] <= names[DRIVER] | {"cuCtxGetId"}
     assert {"cuGetProcAddress_v2", "cuCtxPopCurrent_v2", "cudaStreamIsCapturing_ptsz"} <= names[DRIVER] | names[RUNTIME]
     working = ("Launch", "Memcpy", "Memset", "Synchronize", "Query", "Wait", "Alloc", "Free", "LoadData", "Record", "Create", "Retain")
     assert not [name for kind in names for name in names[kind] if any(word in name for word in working)]
-    assert len(enquiries(DEFAULT)) < 1000
+    assert len(enquiries()) < 1000

@@ -6,7 +6,6 @@ Numbers and names are those of CUPTI 12.0 to 13.5 together (cupti_activity.h, cu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from enum import IntEnum
 from functools import cache
 
@@ -154,15 +153,15 @@ def call_name(driver: bool, cbid: int) -> str:
     return _calls(driver).get(cbid) or f"{'cu' if driver else 'cuda'}{cbid}"
 
 
-def enquiries(kinds: Iterable[int]) -> str:
-    """Return which calls of these kinds are enquiries, by number, as the recorder is told it: "4:7+9,5:20".
+def enquiries() -> str:
+    """Return which calls of CUDA are enquiries, by number, as the recorder is told it: of each kind of calls, "4:7+9,5:20".
 
-    >>> enquiries([ActivityKind.MEMCPY])
-    ''
+    >>> enquiries()[:12]
+    '4:2+3+4+5+9+'
     """
     listed = {
         kind: [cbid for cbid, name in _calls(kind == ActivityKind.DRIVER).items() if _FORM.sub("", name) in ENQUIRIES[kind]]
-        for kind in sorted({int(kind) for kind in kinds} & set(ENQUIRIES))
+        for kind in sorted(ENQUIRIES)
     }
     return ",".join(f"{kind:d}:{'+'.join(map(str, sorted(numbers)))}" for kind, numbers in listed.items())
 

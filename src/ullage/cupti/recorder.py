@@ -137,5 +137,5 @@ def tracing(library: Library, kinds: Iterable[int]) -> dict[str, str]:
         "ULLAGE_CUPTI": str(library.path),
         "ULLAGE_KINDS": ",".join(map(str, wanted)),
         "ULLAGE_NAMES": layouts(library.release).name_offsets(wanted),
-        "ULLAGE_CALLS_LEFT_OUT": os.environ.get("ULLAGE_CALLS_LEFT_OUT", enquiries(wanted)),
+        "ULLAGE_CALLS_LEFT_OUT": os.environ.get("ULLAGE_CALLS_LEFT_OUT", enquiries()),
     }

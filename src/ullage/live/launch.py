@@ -76,7 +76,7 @@ def environment(
             "ULLAGE_CUPTI": str(recorder.cupti),
             "ULLAGE_KINDS": ",".join(str(kind) for kind in recorder.kinds),
             "ULLAGE_NAMES": recorder.names,
-            "ULLAGE_CALLS_LEFT_OUT": base.get("ULLAGE_CALLS_LEFT_OUT", enquiries(recorder.kinds)),
+            "ULLAGE_CALLS_LEFT_OUT": base.get("ULLAGE_CALLS_LEFT_OUT", enquiries()),
             "CUDA_INJECTION64_PATH": str(recorder.library),
         }
         if earlier := _other(base.get("CUDA_INJECTION64_PATH"), recorder):

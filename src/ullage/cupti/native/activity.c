@@ -83,14 +83,14 @@ static int configure_pages(void) {
     return cupti_configure_pages(wanted, 3) ? cupti_configure_pages(wanted, 2) : 0;
 }
 
-/* Of the calls of a kind those are not recorded that the list names: "4:7+9,5:20". */
-static void leave_out(int kind) {
+/* Of the calls of a kind those are left out that the list names: "4:7+9,5:20". */
+static void leave_out(int kind, int (*function)(int kind, uint32_t call)) {
     char listed[LIST + 1], word[16];
     snprintf(listed, sizeof listed, ",%s", settings.left_out), snprintf(word, sizeof word, ",%d:", kind);
     const char *at = strstr(listed, word);
     at = at ? at + strlen(word) : "";
     for (char *end; *at >= '0' && *at <= '9'; at = *end == '+' ? end + 1 : end) {
-        int answer = cupti_leave_out(kind, (uint32_t)strtoul(at, &end, 10));
+        int answer = function(kind, (uint32_t)strtoul(at, &end, 10));
         if (answer) left_out.refused++, left_out.answer = answer;
         else left_out.calls++;
     }
@@ -98,7 +98,7 @@ static void leave_out(int kind) {
 
 static int enable(int kind) {
     int answer = cupti_enable(kind);
-    if (!answer && (kind == DRIVER_CALLS || kind == RUNTIME_CALLS)) leave_out(kind);
+    if (!answer && (kind == DRIVER_CALLS || kind == RUNTIME_CALLS)) leave_out(kind, cupti_leave_out);
     return answer;
 }
 
@@ -134,10 +134,14 @@ static __typeof__(&kinds[0]) pages_refused(void) {
     return NULL;
 }
 
+static int do_not_call_back(int kind, uint32_t call) {
+    return cupti_call_back_not(kind == DRIVER_CALLS ? DOMAIN_DRIVER : DOMAIN_RUNTIME, call);
+}
+
 static void enable_callbacks(void) {
     if (!cupti_subscriber()) return;
-    if (strstr(settings.callbacks, "driver")) cupti_call_back(DOMAIN_DRIVER);
-    if (strstr(settings.callbacks, "runtime")) cupti_call_back(DOMAIN_RUNTIME);
+    if (strstr(settings.callbacks, "driver") && !cupti_call_back(DOMAIN_DRIVER)) leave_out(DRIVER_CALLS, do_not_call_back);
+    if (strstr(settings.callbacks, "runtime") && !cupti_call_back(DOMAIN_RUNTIME)) leave_out(RUNTIME_CALLS, do_not_call_back);
     if (pages_refused()) cupti_call_back_for(DOMAIN_RESOURCE, CONTEXT_CREATED);
 }
 
