@@ -20,6 +20,8 @@ LIMIT = 12.0  # seconds for one stage: it needs two, with PyTorch some more
 PARTS = {"first": FIRST + RESUMED, "second": SECOND, "fresh": FRESH}  # kernels that each recording of "attach" should have
 YES, NEW_CONTEXT, NO = "yes", "only before a new context", "no"  # how often the recorder comes in
 EXPECTED = {"attach": sum(PARTS.values()), "subscribers": FEW, "fork": 3 * FEW, "profiler": 2 * FEW, "plain": FEW}
+WITH_PYTORCH = ("profiler", "graphs")
+GRAPH_PARTS = ("before", "recorded", "stopped", "after")
 ANYBODY = 0o755
 NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a program tells, what a row has no room for
 
@@ -34,6 +36,7 @@ NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a progr
         "children": "recordings that children left which did nothing with CUDA",
         "kineto_kernels": "kernels that PyTorch's profiler saw while the recorder was attached, of 5",
         "beside_kineto": "kernels recorded beside PyTorch's profiler, of 10",
+        "graphs": "until when a program that replays CUDA graphs lived: before, recorded, stopped, after (the recorder left: as it should)",
         "tracing_said": "what permissions say of tracing: yes, no, perhaps",
         "tracing_plain": "kernels recorded for a user without privileges, as a share (–: the stage could not run)",
         "counters_said": "what permissions say of counters",
@@ -56,14 +59,15 @@ def cupti_attach(machine: Machine) -> Findings:
 
     A program works without the recorder, attached, stopped, resumed, detached, and attached again; only what was launched while it
     recorded may be in its recordings. A recorder that records again only what runs in a context that is made afterwards is an answer, no
-    failure. Then: a second subscriber of CUPTI, forks, PyTorch's profiler at the same time; counting, and
+    failure. Then: a second subscriber of CUPTI, forks, PyTorch's profiler at the same time; CUDA graphs from before it came and from
+    while it was there, replayed all along and after it left; counting, and
     both for a user without privileges, beside what `permissions` says of the machine. Each in a process of its own.
     """
     findings = Findings(settings(library(machine)))
     needs_recorder(machine)
     told: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
-        if stage == "profiler" and not has_pytorch(machine):
+        if stage in WITH_PYTORCH and not has_pytorch(machine):
             continue
         with tempfile.TemporaryDirectory() as folder:
             told[stage] = _stage(machine, stage, Path(folder), findings)
@@ -122,6 +126,7 @@ def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
         "children": rows["fork"]["recordings"] - 1,
         "kineto_kernels": told.get("profiler", {}).get("kineto_kernels"),
         "beside_kineto": rows["profiler"]["recorded"] if "profiler" in rows else None,
+        "graphs": next((part for part in reversed(GRAPH_PARTS) if told["graphs"].get(part)), NO) if "graphs" in told else None,
         "tracing_said": said.get("tracing"),
         "tracing_plain": _share(plain) if told["plain"].get("traced") else None,
         "counters_said": said.get("counters"),
@@ -142,6 +147,8 @@ def _wrong(found: dict[str, Any]) -> list[str]:
         said.append("the recorder did not come in a second time")
     if found["children"]:
         said.append(f"children that did nothing with CUDA left {found['children']} recordings")
+    if found["graphs"] not in (None, GRAPH_PARTS[-1]):
+        said.append(f"a program that replays CUDA graphs lived until '{found['graphs']}'")
     if found["counters_said"] == "no" and found["counters"]:
         said.append("permissions say that counting is forbidden, and it works")
     if found["counters_said"] == "yes" and found["counters"] is False:

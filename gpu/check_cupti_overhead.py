@@ -25,7 +25,6 @@ CASES = (
     ("steady", "activity"),
     ("bound", "activity"),
     ("graph", "activity"),
-    ("graph", "graphs"),
 )
 SURE = 0.95
 
@@ -43,7 +42,6 @@ SURE = 0.95
         "launch_ns_every_call": "the same with a record of every call, enquiries (cudaGetDevice, …) too, ns",
         "launch_ns_callbacks": "the same with callbacks in place of records of calls, ns",
         "loss_graph": "share that recording adds to a pass in a CUDA graph, every kernel in it recorded",
-        "loss_graph_whole": "the same with one record a launched graph (--graphs whole)",
         "spread": "(highest - lowest) / median of the windows without recording: a smaller loss is noise",
         "attached_idle": "share that the attached, stopped recorder adds to a step, against none",
         "records": "activity records a second while the host launches as fast as it can",
@@ -84,9 +82,8 @@ def cupti_overhead(machine: Machine) -> Findings:
     Once the host launches short kernels and does nothing else (that also with a record of every call, enquiries such as
     cudaGetDevice too, and with callbacks for each call), once a step keeps the GPU busy at somewhat over 10,000 launches a second,
     once it is so small that the host's work is all there is, and once a forward pass is replayed from a CUDA graph that was there
-    before, its kernels recorded or the graph as a whole. Windows before the recorder is attached and after it is detached tell what
-    it costs to have it there and stopped. Of what the host's time is, a window's value is the median of its steps; of what the
-    GPU's is, the mean.
+    before. Windows before the recorder is attached and after it is detached tell what it costs to have it there and stopped. Of
+    what the host's time is, a window's value is the median of its steps; of what the GPU's is, the mean.
     """
     found = library(machine)
     needs_recorder(machine)
@@ -167,7 +164,7 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     hidden = [{name: row.pop(name) for name in ("_seconds", "_bytes", "_spread")} for row in rows]
     one = {(row["regime"], row["mode"]): (row, more) for row, more in zip(rows, hidden, strict=True)}
     none: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    (launch, _), (every, _), (called, _), (steady, plain), (bound, busy), (graph, _), (whole, _) = (one.get(case, none) for case in CASES)
+    (launch, _), (every, _), (called, _), (steady, plain), (bound, busy), (graph, _) = (one.get(case, none) for case in CASES)
     return {
         "loss": steady.get("loss"),
         "loss_low": steady.get("low"),
@@ -178,7 +175,6 @@ def _answers(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "launch_ns_stopped": launch.get("launch_ns_stopped"),
         "launch_ns_every_call": every.get("launch_ns"),
         "loss_graph": graph.get("loss"),
-        "loss_graph_whole": whole.get("loss"),
         "launch_ns_callbacks": called.get("launch_ns"),
         "spread": plain.get("_spread"),
         "attached_idle": steady["step_off"] / median([steady["step_before"], steady["step_after"]]) - 1 if steady else None,

@@ -13,7 +13,9 @@ from typing import Any
 from gpu.apart import tell
 from gpu.cupti_device import Device
 from gpu.cupti_load_program import kernels
+from gpu.cupti_overhead_program import replayed_pass
 from gpu.cupti_tools import refusal
+from gpu.cupti_training_program import Step
 from ullage.cupti import permissions
 from ullage.cupti.counters.ranges import Ranges
 from ullage.cupti.layouts import layouts
@@ -24,13 +26,14 @@ from ullage.live import session
 EACH = 500  # µs of a kernel
 BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND, FRESH = 3, 5, 2, 4, 6, 7, 8  # kernels of the parts of "attach"
 FEW = 5  # kernels of the other stages
+REPLAYS = 1000  # of each graph in a part of "graphs"
 NOBODY = 65534  # a user without privileges
 CYCLES = "sm__cycles_active.sum"
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)  # CUpti_CallbackFunc
 
 
 def main(stage: str, folder: str) -> None:
-    """Run a stage: "attach", "subscribers", "fork", "profiler", "counters", "plain"."""
+    """Run a stage: "attach", "subscribers", "fork", "profiler", "graphs", "counters", "plain"."""
     try:
         STAGES[stage](Path(folder))
     except UllageError as error:
@@ -122,6 +125,31 @@ def profiler(folder: Path) -> None:
     session.detach()
 
 
+def graphs(folder: Path) -> None:
+    """Replay graphs of PyTorch, one that was there before the recorder came and one that was made under it: before it, while it records
+    and while it is stopped, and after it has left, which some releases of CUPTI don't let a program survive."""
+    import torch
+
+    replays = [replayed_pass(torch)]
+    replayed(torch, replays, "before")
+    session.start(folder, graphs="whole")
+    replays.append(replayed_pass(torch))
+    replayed(torch, replays, "recorded")
+    session.stop()
+    replayed(torch, replays, "stopped")
+    session.detach()
+    replayed(torch, replays, "after")
+
+
+def replayed(torch: Any, replays: list[Step], part: str) -> None:
+    """Replay each graph many times, and tell that the program is still there."""
+    for _ in range(REPLAYS):
+        for replay in replays:
+            replay()
+    torch.cuda.synchronize()
+    tell(**{part: True})
+
+
 def counters(folder: Path) -> None:  # noqa: ARG001 - every stage is told where it may write
     """Tell what permissions say beforehand, and what counting then does."""
     device = Device()
@@ -153,5 +181,6 @@ def plain(folder: Path) -> None:
 
 
 STAGES: dict[str, Callable[[Path], Any]] = {
-    "attach": attach, "subscribers": subscribers, "fork": fork, "profiler": profiler, "counters": counters, "plain": plain,
+    "attach": attach, "subscribers": subscribers, "fork": fork, "profiler": profiler, "graphs": graphs,
+    "counters": counters, "plain": plain,
 }  # fmt: skip

@@ -21,7 +21,7 @@ from gpu.cupti_training_program import WIDTH as TRAINED_WIDTH
 from gpu.cupti_training_program import Step, network, stepper
 from gpu.machine import torch_or_none
 from gpu.tensor_kernels import tensor_kernels, trips_lasting
-from ullage.cupti.kinds import DEFAULT, GRAPHS, ActivityKind
+from ullage.cupti.kinds import DEFAULT, ActivityKind
 from ullage.cupti.library import find
 from ullage.cupti.recorder import Recorder, this_recorder, tracing
 from ullage.errors import UllageError
@@ -50,7 +50,7 @@ def main(regime: str, mode: str, folder: str) -> None:
 
     `regime`: "launch" (the host launches and does nothing else), "steady" (the GPU is busy, some 10,000 launches a second), "bound"
     (the host is busy), "graph" (the forward pass is replayed from a graph of CUDA, as servers do). `mode`: "activity", "every call"
-    (enquiries too), "callbacks" or "graphs" (a record a launched graph in place of its kernels).
+    (enquiries too) or "callbacks".
     """
     torch = torch_or_none()
     try:
@@ -154,9 +154,7 @@ def pairs(load: SteppedLoad, made: Recorder) -> tuple[list[float], list[float], 
 
 def attached(mode: str, folder: str) -> Recorder:
     """Attach the recorder in C. Raises UllageError where it can't be built."""
-    kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set()) | (
-        GRAPHS if mode == "graphs" else set()
-    )
+    kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set())
     settings = tracing(find(), kinds) | {"ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else ""}
     if mode == "every call":
         settings["ULLAGE_CALLS_LEFT_OUT"] = ""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from gpu.apart import Told
+from gpu.check_cupti_attach import GRAPH_PARTS
 from gpu.cupti_counters_program import PRODUCTS, REPLAYED
 from gpu.cupti_loads import REGION, read
 from gpu.cupti_overhead_program import ALONE, PAIRS
@@ -236,6 +237,7 @@ class Programs:
         return {
             "subscribers": {"second_subscriber": "refused with 39"},
             "profiler": {"kineto_kernels": attaching.FEW},
+            "graphs": dict.fromkeys(GRAPH_PARTS, True),
             "counters": {"report": report, "counted": 1e6},
             "plain": {"user": 65534, "traced": True, "report": report, "refused": "the driver keeps counters for the administrator"},
         }.get(stage, {})

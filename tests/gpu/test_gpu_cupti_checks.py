@@ -111,6 +111,14 @@ def test_a_program_that_crashes_is_told_and_one_that_hangs_ends_the_check():
     assert len(world.programs.ran) == 1, "the next would hang, too"
 
 
+@pytest.mark.parametrize("last", ["before", "recorded", "stopped"])
+def test_a_program_that_its_graphs_killed_is_told_with_when(last):
+    parts = check_cupti_attach.GRAPH_PARTS
+    assert found("cupti_attach").answers["graphs"] == "after"
+    lived = {part: parts.index(part) <= parts.index(last) for part in parts}
+    assert found("cupti_attach", change={("attach", "graphs"): lived}).wrong == [f"a program that replays CUDA graphs lived until '{last}'"]
+
+
 def test_training_without_ranges_or_with_another_walk_fails():
     assert found("cupti_training", change={"training": {"steps": 43}}).wrong == ["50.0% of the NVTX ranges are recorded"]
     assert found("cupti_training", change={"walk": {"disagreed": 2}}).wrong == ["2 buffers are walked otherwise by NVIDIA's library"]
@@ -474,7 +482,7 @@ def test_the_trees_of_programs_under_the_real_recorder_have_every_kernel(doubles
 def test_the_real_recorder_comes_and_goes_and_survives_forks(doubles):
     findings = CHECKS["cupti_attach"].function(doubles)
     rows = {row["stage"]: row for row in findings.rows}
-    assert "profiler" not in rows, "there is no PyTorch with a GPU"
+    assert not {"profiler", "graphs"} & set(rows), "there is no PyTorch with a GPU"
     for stage in ("attach", "subscribers", "fork"):
         assert (rows[stage]["recorded"], rows[stage]["problem"]) == (rows[stage]["launched"], ""), stage
     assert (rows["attach"]["recordings"], rows["attach"]["ended"], findings.answers["again"]) == (3, 3, "yes")
@@ -493,7 +501,7 @@ def test_recording_costs_are_measured_without_pytorch(doubles, monkeypatch):
         ("steady", "activity", "mma.sync m16n8k16 kernels of ours"),
         ("bound", "activity", "short kernels of ours"),
     ]
-    assert [note for note in findings.notes if "PyTorch" in note] == findings.notes and len(findings.notes) == 2  # no graphs without it
+    assert [note for note in findings.notes if "PyTorch" in note] == findings.notes and len(findings.notes) == 1  # no graphs without it
     assert all(row["launches"] == 200 for row in findings.rows), findings.rows
 
 

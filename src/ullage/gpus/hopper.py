@@ -99,7 +99,7 @@ chip(
     source="NVIDIA H200 datasheet; stas00/ml-engineering compute/accelerator (same compute as H100 SXM)",
     confidence="high", checked="NVIDIA/cudnn-frontend#650; 1980 MHz: `nvidia-smi -q` in awslabs/amazon-eks-ami#1985",
     link=NVLINK_4, l2=60 * MIB, links_source="NVIDIA H200 datasheet; L2: its driver (public torch output)", **SXM,
-    told_clock=ToldClock(1.10, 1.16, "one board under driver 580.159: sm_clock and ofu_gemm in results/nvidia-h200"),
+    told_clock=ToldClock(1.09, 1.16, "two boards under driver 580.159: sm_clock and ofu_gemm in results/nvidia-h200"),
 )  # fmt: skip
 chip(
     "NVIDIA H200 NVL", aliases=("H200 NVL 141GB",), flops_per_cycle=HOPPER,

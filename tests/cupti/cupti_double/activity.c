@@ -31,6 +31,7 @@ typedef struct {
 static Activity all[SUBSCRIBERS], *turn = all; /* of the subscriber whose turn it is, the lock held; without a subscriber the first one */
 #define activity (*turn)
 #define EACH for (turn = all; turn < all + SUBSCRIBERS; turn++)
+static int graphs_under, graphs_gone; /* whether a graph was launched while somebody recorded, and whether CUPTI was finalised since */
 static uint32_t finalizations, pages; /* `pages`: a bit for each counter of unified memory that is configured */
 static int graphs_as_one = -1;        /* of several subscribers, once it is settled */
 static size_t on_devices; /* operations that are in a buffer on the device until they are over */
@@ -424,6 +425,7 @@ int cuptiFinalize(void) {
     double_activity_reset();
     double_callbacks_reset();
     finalizations++;
+    graphs_gone |= graphs_under;
     double_unlock();
     return SUCCESS;
 }
@@ -442,7 +444,7 @@ void cupti_double_reset(void) {
     double_activity_reset();
     double_callbacks_reset();
     double_script_reset();
-    finalizations = 0;
+    finalizations = 0, graphs_under = 0, graphs_gone = 0;
     memcpy(attributes, defaults, sizeof attributes);
 }
 
@@ -491,6 +493,10 @@ void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const ch
     struct { uint32_t kind, flags; uint64_t time; uint32_t id, object_kind, object[3], pad; const char *name, *domain; } record = {
         MARKER, flags, double_stamp(time), id, 2, {1, 0, 0}, 0, name, domain};
     double_record(MARKER, &record, sizeof record, 0);
+}
+void cupti_double_graphs_now(int *whole, int *gone) {
+    *whole = anyone(GRAPH_TRACE), *gone = graphs_gone;
+    for (int n = 0; n < SUBSCRIBERS; n++) graphs_under |= all[n].complete || all[n].shared_complete;
 }
 /* A graph of two kernels: one record for the whole where that is asked for, and then none of its kernels. */
 void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end) {

@@ -231,8 +231,21 @@ int cuMemsetD8_v2(void *to, unsigned char value, size_t bytes) {
     TELL(cupti_double_memset, bytes, correlation, 7, start, end);
     LEAVE(DRIVER_API, 249, NULL, 0);
 }
+/* As CUPTI 13.0 does on an H200: a graph that was launched before graphs were to be recorded as a whole crashes the program, and so does one
+ * that was launched under CUPTI once cuptiFinalize has taken it away. (In how many programs it did, and when not: see gpu/check_cupti_attach.) */
+static void crash_where_cupti_does(void *graph) {
+    enum { GRAPHS = 64, AS_KERNELS = 1, AS_A_WHOLE };
+    static char first[GRAPHS];
+    char *at = &first[(uintptr_t)graph % GRAPHS], how = AS_KERNELS;
+    int whole = 0, gone = 0;
+    TELL(cupti_double_graphs_now, &whole, &gone);
+    if (whole) how = AS_A_WHOLE;
+    if (gone || (*at == AS_KERNELS && whole)) abort();
+    if (!*at) *at = how;
+}
 int cuGraphLaunch(void *graph, void *stream) {
     uint64_t end;
+    crash_where_cupti_does(graph);
     TELL(cupti_double_launching, NULL, here());
     ENTER(DRIVER_API, 514, NULL);
     uint64_t start = queue(GRAPH, number(stream), 100000, 0, &end);

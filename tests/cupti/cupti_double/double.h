@@ -69,6 +69,8 @@ void cupti_double_memset(uint64_t bytes, uint32_t correlation, uint32_t stream, 
 void cupti_double_synchronization(uint32_t type, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
 void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const char *domain, uint64_t time);
 void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+/* Whether graphs are recorded as a whole now, and whether CUPTI was finalised after it had seen one. */
+void cupti_double_graphs_now(int *whole, int *gone);
 void cupti_double_pages(uint32_t counter, uint64_t bytes, uint32_t from, uint32_t to, uint64_t start, uint64_t end);
 void cupti_double_device(uint32_t device, const char *name);
 void cupti_double_context(uint32_t context, uint32_t device);

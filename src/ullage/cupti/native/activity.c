@@ -113,16 +113,37 @@ static bool kind_asked(int kind) {
     return strstr(listed, word);
 }
 
+/* A graph that was there before whole graphs are asked for crashes the program when it is launched (seen with CUPTI 13.0 on an H200), and
+ * where there is a context there may be one. */
+static bool graphs_may_be_there(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *context = NULL;
+    int (*count)(int *) = driver ? (int (*)(int *))dlsym(driver, "cuDeviceGetCount") : NULL, devices = 0, active;
+    int (*current)(void **) = driver ? (int (*)(void **))dlsym(driver, "cuCtxGetCurrent") : NULL;
+    int (*state)(int, unsigned *, int *) = driver ? (int (*)(int, unsigned *, int *))dlsym(driver, "cuDevicePrimaryCtxGetState") : NULL;
+    unsigned flags;
+    if (current && !current(&context) && context) return true;
+    if (!count || count(&devices)) return false;
+    for (int n = 0; n < devices; n++)
+        if (state && !state(n, &flags, &active) && active) return true;
+    return false;
+}
+
+static int refuse_whole_graphs(void) {
+    problem("cuptiActivityEnable", ABSENT, "graphs that were there before the recorder can't be recorded as a whole: their kernels are recorded");
+    return ABSENT;
+}
+
 /* Where CUPTI is shared, whether graphs are told as a whole is settled for all, before anybody asks for anything. */
 static void enable_kinds(void) {
     const char *at = settings.kinds;
     kind_count = 0;
     left_out.calls = left_out.refused = 0;
-    if (cupti_shared() && kind_asked(GRAPH_TRACE)) cupti_set(SHARED_GRAPHS, 1, 1);
+    bool whole = kind_asked(GRAPH_TRACE) && (by_driver || !graphs_may_be_there());
+    if (cupti_shared() && whole) cupti_set(SHARED_GRAPHS, 1, 1);
     for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
         long kind = strtol(at, &end, 10);
         if (end == at) break;
-        int answer = configure_and_enable((int)kind); /* a refused kind is no failure: the answers are told */
+        int answer = kind == GRAPH_TRACE && !whole ? refuse_whole_graphs() : configure_and_enable((int)kind); /* a refused kind is no failure: the answers are told */
         kinds[kind_count].kind = (int)kind, kinds[kind_count].answer = answer, kinds[kind_count++].on = !answer;
     }
 }
@@ -176,6 +197,7 @@ static bool started(void) {
     if (!cupti_found()) return false;
     sampling = stalls_wanted(), counting = !sampling && counters_wanted();
     if (!cupti_subscribed(cuda_called, sampling || counting)) return false;
+    if (cupti_subscriber()) callbacks_watch_graphs();
     void *library = cupti_library();
     bool runs = sampling ? stalls_start(library, cupti_subscriber()) : counting ? counters_start(library, cupti_subscriber()) : traced();
     if (!runs) cupti_unsubscribe();
@@ -186,8 +208,10 @@ static bool started(void) {
 bool activity_start(bool injected) {
     pthread_mutex_lock(&lock);
     int now = atomic_load(&state);
-    bool runs = now == RUNNING || ((now == NEVER || now == DETACHED) && started());
-    if (now == NEVER || now == DETACHED) by_driver = injected, tell();
+    bool begins = now == NEVER || now == DETACHED;
+    if (begins) by_driver = injected;
+    bool runs = now == RUNNING || (begins && started());
+    if (begins) tell();
     pthread_mutex_unlock(&lock);
     return runs;
 }
@@ -287,7 +311,8 @@ static bool left_to_others(void) {
     return true;
 }
 
-/* cuptiFinalize is safe at the exit of a call of CUDA, once the device is synchronised (guide 2.3.7): so a call is made that does that. */
+/* cuptiFinalize is safe at the exit of a call of CUDA, once the device is synchronised (guide 2.3.7): so a call is made that does that. Where
+ * the program has graphs it isn't: the next launch of one may crash (seen with CUPTI 13.0 on an H200). */
 static bool finalized(void) {
     int (*synchronize)(void) = NULL;
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -302,7 +327,8 @@ static void give_back(void) {
     atomic_store(&state, DETACHED); /* whatever of CUPTI is called after cuptiFinalize would bring it back */
     recording_unlock();
     if (left_to_others()) return;
-    if (finalized()) cupti_forget();
+    if (callbacks_graphs()) problem("cuptiFinalize", ABSENT, "the program has CUDA graphs, which it could crash: CUPTI stays, idle"), cupti_unsubscribe();
+    else if (finalized()) cupti_forget();
     else problem("cuptiFinalize", ABSENT, "no call of CUDA came to make it from: CUPTI stays, idle"), cupti_unsubscribe();
 }
 

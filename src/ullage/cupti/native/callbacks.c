@@ -3,6 +3,7 @@
 #include "cupti_interface.h"
 #include "recorder.h"
 
+#include <string.h>
 #include <time.h>
 
 enum { CACHED = 128 };
@@ -31,6 +32,25 @@ static void detach(void) {
     atomic_store(&finalizing, false);
 }
 
+/* Whether the program has launched or instantiated a graph while CUPTI was there. */
+static _Atomic bool graphs;
+
+bool callbacks_graphs(void) { return atomic_load(&graphs); }
+
+static bool is_of_graphs(int domain, uint32_t id) {
+    if (domain == DOMAIN_RESOURCE) return id == GRAPH_INSTANTIATED;
+    uint32_t launch = domain == DOMAIN_DRIVER ? DRIVER_GRAPH_LAUNCH : RUNTIME_GRAPH_LAUNCH;
+    return id == launch || id == launch + 1;
+}
+
+void callbacks_watch_graphs(void) {
+    for (uint32_t n = 0; n < 2; n++) {
+        cupti_call_back_for(DOMAIN_DRIVER, DRIVER_GRAPH_LAUNCH + n);
+        cupti_call_back_for(DOMAIN_RUNTIME, RUNTIME_GRAPH_LAUNCH + n);
+    }
+    cupti_call_back_for(DOMAIN_RESOURCE, GRAPH_INSTANTIATED);
+}
+
 /* A function's name is a constant of CUPTI's: its address says which it is. */
 static uint32_t number_of(const char *function) {
     static _Thread_local struct { const char *function; uint32_t number; } cache[CACHED];
@@ -45,7 +65,9 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     counters_called(domain, id, data);
     stalls_called(domain, id, data);
     if (domain == DOMAIN_RESOURCE && id == CONTEXT_CREATED) activity_context_made();
+    if (is_of_graphs(domain, id)) atomic_store_explicit(&graphs, true, memory_order_relaxed);
     if (!call || (domain != DOMAIN_DRIVER && domain != DOMAIN_RUNTIME)) return;
+    if (is_of_graphs(domain, id) && !strstr(settings.callbacks, domain == DOMAIN_DRIVER ? "driver" : "runtime")) return;
     uint64_t now = monotonic();
     if (call->site == SITE_ENTER) {
         if (call->correlation) *call->correlation = now;

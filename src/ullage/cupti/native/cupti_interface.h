@@ -9,7 +9,8 @@
 
 enum { MULTIPLE_SUBSCRIBERS = 39 };                                                      /* CUptiResult */
 enum { DOMAIN_DRIVER = 1, DOMAIN_RUNTIME = 2, DOMAIN_RESOURCE = 3 };                     /* CUpti_CallbackDomain */
-enum { CONTEXT_CREATED = 1 };                                                            /* CUpti_CallbackIdResource */
+enum { CONTEXT_CREATED = 1, GRAPH_INSTANTIATED = 18 };                                   /* CUpti_CallbackIdResource */
+enum { DRIVER_GRAPH_LAUNCH = 514, RUNTIME_GRAPH_LAUNCH = 311 };                          /* in cupti_driver_cbid.h, cupti_runtime_cbid.h; the next number: on the thread's stream */
 enum { DRIVER_CALLS = 4, RUNTIME_CALLS = 5, UNIFIED_MEMORY_COUNTER = 25, GRAPH_TRACE = 51 };   /* CUpti_ActivityKind */
 enum { SITE_ENTER = 0, SITE_EXIT = 1 };                                                  /* CUpti_ApiCallbackSite */
 enum { FLUSH_FORCED = 1, THREAD_ID_SYSTEM = 1, ABSENT = -1 /* no answer: the function is not there */ };

@@ -301,6 +301,8 @@ void activity_forked(void);
 void cuda_called(void *user, int domain, uint32_t id, const void *data);
 void callbacks_detach(int (*finalize)(void)); /* at the next exit of a call */
 bool callbacks_detached(void);                /* whether one came; none comes later */
+void callbacks_watch_graphs(void);
+bool callbacks_graphs(void); /* whether the program has launched or made CUDA graphs under CUPTI */
 
 /* counters.c: in place of activity, where ULLAGE_COUNTERS asks for it */
 bool counters_wanted(void);
