@@ -106,12 +106,14 @@ def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def commands() -> str:
     """The help of every command, and what their exit statuses say."""
     from ullage.cli import cli
+    from ullage.cli._command_table import command_table
     from ullage.cli._exit_status import table
 
     parts = [NOTE, "# Commands\n"]
     context = _context(cli, "ullage")
     parts.append(f"```\n{cli.get_help(context)}\n```\n")
     parts.append(f"## Exit statuses\n\nFor scripts; they are the same for every command.\n\n{table()}\n")
+    parts.append(f"## All commands\n\n{_GRAMMAR}\n\n{command_table()}\n")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
@@ -122,12 +124,23 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+_GRAMMAR = """A command is a noun, or a noun and a verb. What it reads stands without an option. A window of telemetry is `--since` and
+`--until` (a time, or a span before now), one of a trace is `--window`. `--json` prints the answer for programs, `--out` writes it to a file
+whose name says the form; only `run`, whose stdout is the program's, takes a file for JSON. Statuses 0, 1 and 2 mean the same everywhere.
+`--help` shows the options that matter most, `--help-all` all of them."""
+
+
 def _context(command: click.Command, name: str) -> click.Context:
-    """Return a context with the command line's own settings; a command forgets the help option that it was first asked for."""
+    """Return a context with the command line's own settings, for the help of all options.
+
+    A command forgets the help option that it was first asked for."""
     from ullage.cli import cli
+    from ullage.cli._question_command import WHOLE_HELP
 
     command._help_option = None
-    return click.Context(command, info_name=name, max_content_width=110, terminal_width=110, **cli.context_settings)
+    context = click.Context(command, info_name=name, max_content_width=110, terminal_width=110, **cli.context_settings)
+    context.meta[WHOLE_HELP] = True
+    return context
 
 
 def _subcommand(group: Any, context: click.Context, name: str) -> str:

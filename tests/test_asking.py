@@ -233,9 +233,13 @@ def test_a_text_and_its_value_ask_the_same(name: str, field: Askable) -> None:
 
 @pytest.mark.parametrize("name", all_names())
 def test_help_lists_first_the_ten_or_so_that_matter(name: str) -> None:
-    first, _, more = ask(*name.split(), "--help").out.partition("\nMore options:\n")
+    brief = ask(*name.split(), "--help").out
+    listed = [line.split()[0] for line in brief.partition("\nOptions:\n")[2].splitlines() if line.startswith("  -")]
+    assert len(listed) <= 20 and "More options" not in brief and {"--out", "--json", "-h,"} <= set(listed)
+    first, _, more = ask(*name.split(), "--help-all" if "--help-all" in listed else "--help").out.partition("\nMore options:\n")
+    assert bool(more) == ("--help-all" in listed)
     listed = [line.split()[0] for line in first.partition("\nOptions:\n")[2].splitlines() if line.startswith("  -")]
-    assert len(listed) <= 15
+    assert len(listed) <= 16
     assert {"--out", "--json", "-h,"} <= set(listed)
     minor = {(field.short and f"{field.short},") or field.flag for field in askable(QUESTIONS[name].asked) if field.minor}
     shown = {line.split()[0] for line in more.partition("\n\n")[0].splitlines() if line.startswith("  -")}

@@ -124,20 +124,40 @@ def _type(field: Askable) -> click.ParamType[Any] | None:
     return None
 
 
+WHOLE_HELP = "ullage.whole_help"  # in the `meta` of a context: help lists all options
+
+
 class TwoLists(click.Command):
-    """A command whose help lists what matters first, and then the rest."""
+    """A command whose help lists the options that matter first; with `--help-all` the rest stands in a list of its own."""
 
     minor: ClassVar[set[str]]
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, among them `--help-all` where there are options that `--help` leaves out."""
+        found = super().get_params(ctx)
+        return [*found[:-1], _HELP_ALL, found[-1]] if self.minor and not ctx.meta.get(WHOLE_HELP) else found
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in two lists."""
-        for title, minor in (("Options", False), ("More options", True)):
-            options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        """Write the options: those that matter, or all in two lists."""
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for title, minor in (("Options", False), *([("More options", True)] if ctx.meta.get(WHOLE_HELP) else [])):
             found = [option.get_help_record(ctx) for option in options if (option.name in self.minor) == minor]
             rows = [row for row in found if row is not None]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def _show_whole_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[WHOLE_HELP] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_whole_help, help="Show all options and exit."
+)
 
 
 def _answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
