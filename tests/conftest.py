@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +77,37 @@ def settled_table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SETTLED)
 
 
-@pytest.fixture
-def settled(tmp_path: Path) -> Callable[[list[dict[str, Any]]], Any]:
-    """A function from rows to an Ibis table of settled samples."""
+@pytest.fixture(scope="session", autouse=True)
+def stores_engine() -> Any:
+    """The engine that stores are asked by, for files of any test: it writes the SQL of questions that are alike only once."""
     import ibis
+
+    from ullage.store.reading import connection
+
+    made = connection()
+    ibis.set_backend(made)
+    return made
+
+
+@pytest.fixture
+def in_engine(stores_engine: Any, tmp_path: Path) -> Callable[[pa.Table], Any]:
+    """A function from an Arrow table to an Ibis table over a file of it."""
     import pyarrow.parquet as parquet
 
-    connection = ibis.duckdb.connect()
+    numbers = itertools.count()
 
-    def make(rows: list[dict[str, Any]]) -> Any:
-        parquet.write_table(settled_table(rows), tmp_path / "settled.parquet")
-        return connection.read_parquet(tmp_path / "settled.parquet")
+    def make(table: pa.Table) -> Any:
+        path = tmp_path / f"settled-{next(numbers)}.parquet"
+        parquet.write_table(table, path)
+        return stores_engine.read_parquet(path)
 
     return make
+
+
+@pytest.fixture
+def settled(in_engine: Callable[[pa.Table], Any]) -> Callable[[list[dict[str, Any]]], Any]:
+    """A function from rows to an Ibis table of settled samples."""
+    return lambda rows: in_engine(settled_table(rows))
 
 
 @pytest.fixture
@@ -110,10 +129,8 @@ def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_sql() -> None:
-    """Ask tables in memory by the engine that stores are asked by: it writes the SQL of questions that are alike only once."""
-    import ibis
-
-    from ullage.store.reading import connection
-
-    ibis.set_backend(connection())
+def quick_disk() -> Iterator[None]:
+    """Nobody pulls the plug on a test: only programs of their own, which tests of crashes kill, wait until the disk has what they wrote."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield

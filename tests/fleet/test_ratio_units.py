@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -239,13 +237,6 @@ def test_a_clock_of_zero_meets_its_activity_in_the_store(store):
 
 
 # --- in the store
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_disk() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
 
 
 @pytest.fixture

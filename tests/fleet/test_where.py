@@ -37,12 +37,12 @@ NAMES = ("ann", "bob", "node-1", "H100", "a,b", None)
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., FleetReport]:
+def ask(tmp_path_factory: pytest.TempPathFactory, stores_engine: Any) -> Callable[..., FleetReport]:
     """A function that asks a simulated fleet, with faulty series, shared GPUs and slices."""
     file = tmp_path_factory.mktemp("where") / "samples.parquet"
     simulation = simulated(Specification(gpus=48, hours=3, seed=5, faults=("all",), changes=("all",)))
     parquet.write_table(settle(pa.Table.from_batches([*simulation.batches()])), file)
-    samples, jobs = ibis.duckdb.connect().read_parquet(file), simulation.jobs()
+    samples, jobs = stores_engine.read_parquet(file), simulation.jobs()
 
     def asked(by: str, **words: Any) -> FleetReport:
         return fleet(samples, jobs, FleetRequest(by=by, prices={"": 2.0}, **words))

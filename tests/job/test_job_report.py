@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import ibis
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -37,6 +36,7 @@ from ullage.reports.job.job import JobReport, job_report, recorded_hours
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.sources.jobs.record import Record
+from ullage.store.reading import connection
 from ullage.sums.windows import settle
 from ullage.views.files import content
 from ullage.views.view import Finding, FindingPlace
@@ -50,7 +50,7 @@ def simulation_of(seed: int, folder: Path, **words: Any) -> tuple[Any, pa.Table,
     simulation = simulated(Specification(gpus=16, hours=0.5, seed=seed, **words))
     table = settle(pa.Table.from_batches([*simulation.batches()]))
     parquet.write_table(table, folder / "samples.parquet")
-    return ibis.duckdb.connect().read_parquet(folder / "samples.parquet"), table, simulation.jobs()
+    return connection().read_parquet(folder / "samples.parquet"), table, simulation.jobs()
 
 
 @pytest.mark.parametrize("seed", some(range(200), 1))

@@ -55,6 +55,9 @@ def question(table, rng):
     asked = asked.mutate(other=asked.number - again, least=ibis.least(asked.real, real), who=ibis.literal(word), none=ibis.null("int64"))
     names = [rng.choice(WORDS) for _ in range(rng.randrange(3))]
     asked = asked.filter(asked.word.isin([*names, word]) | (asked.other * number >= again))
+    if rng.random() < 0.3:
+        edges = (asked.number // 60_000 * 60_000, rng.choice((asked.other, ibis.literal(rng.choice(NUMBERS)))))
+        asked = asked.mutate(other=ibis.range(*edges, rng.choice((1, 7, 60_000, 900_000))).unnest())
     if rng.random() < 0.5:
         asked = asked.union(asked.filter(asked.time < moments(rng), asked.who == rng.choice(WORDS)))
     if rng.random() < 0.5:

@@ -226,14 +226,6 @@ def test_a_day_stored_after_the_next_one_gives_that_its_predecessor(store: Store
     assert plain(content(store), Flag.REORDERED) == plain(settle(rows))
 
 
-@pytest.fixture(scope="module")
-def quick_disk() -> Iterator[None]:
-    """fsync costs milliseconds, and property tests open hundreds of stores."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
 @st.composite
 def deliveries(draw: st.DrawFn) -> list[list[int]]:
     """Row numbers of a small recording, dealt out to a few appends, some of them several times."""
@@ -243,7 +235,6 @@ def deliveries(draw: st.DrawFn) -> list[list[int]]:
     return [draw(st.permutations(rows)) for rows in (*appends, again) if rows]
 
 
-@pytest.mark.usefixtures("quick_disk")
 @settings(max_examples=10, deadline=None)
 @given(deliveries(), st.integers(5, 60), st.booleans())
 def test_no_order_of_delivery_changes_what_is_stored(

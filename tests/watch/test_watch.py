@@ -26,20 +26,6 @@ MINUTE = 60_000
 Table = Callable[[pa.Table], Any]
 
 
-@pytest.fixture
-def ibis_table(tmp_path: Any) -> Table:
-    import ibis
-    import pyarrow.parquet as parquet
-
-    connection = ibis.duckdb.connect()
-
-    def make(table: pa.Table) -> Any:
-        parquet.write_table(table, tmp_path / "settled.parquet")
-        return connection.read_parquet(tmp_path / "settled.parquet")
-
-    return make
-
-
 @cache
 def samples_of(simulation: Simulation) -> pa.Table:
     return settle(pa.Table.from_batches([*simulation.batches()]))
@@ -70,10 +56,10 @@ def report_on(simulation: Simulation, table: Table, until: int | None = None, **
     return watch(table(samples_of(simulation)), simulation.jobs(), request, least_change=LEAST_CHANGE, **words)
 
 
-def test_the_regression_of_the_ofu_paper_is_found_and_measured(ibis_table: Table) -> None:
+def test_the_regression_of_the_ofu_paper_is_found_and_measured(in_engine: Table) -> None:
     simulation = with_regression()
     (planted,) = simulation.plan.of("regression")
-    (one,) = report_on(simulation, ibis_table, sources=["store", "http://me:pa55@prometheus:9090/?token=hunter2"]).changes
+    (one,) = report_on(simulation, in_engine, sources=["store", "http://me:pa55@prometheus:9090/?token=hunter2"]).changes
     assert "pa55" not in one.command and "hunter2" not in one.command and "prometheus:9090" in one.command
     assert (one.scope, one.where.job, one.owner, one.measure) == ("run", planted.job, "grace", "ofu")
     assert one.factor == pytest.approx(2.5, rel=0.03)
@@ -87,20 +73,20 @@ def test_the_regression_of_the_ofu_paper_is_found_and_measured(ibis_table: Table
     assert one.command.startswith(f"ullage job {planted.job} store ") and " --since 2026-08-10T" in one.command
 
 
-def test_it_is_found_within_ten_minutes_of_telemetry(ibis_table: Table) -> None:
+def test_it_is_found_within_ten_minutes_of_telemetry(in_engine: Table) -> None:
     simulation = with_regression()
     (planted,) = simulation.plan.of("regression")
     job = next(job for job in simulation.records if job.name == planted.job)
-    (one,) = report_on(simulation, ibis_table, until=planted.start + job.startup + 10 * MINUTE).changes
+    (one,) = report_on(simulation, in_engine, until=planted.start + job.startup + 10 * MINUTE).changes
     assert one.where.job == planted.job
     assert one.goes_on
     assert one.worse
 
 
-def test_a_job_that_does_less_from_a_time_on_is_dated(ibis_table: Table) -> None:
+def test_a_job_that_does_less_from_a_time_on_is_dated(in_engine: Table) -> None:
     simulation = with_drop(0.2)
     middle = sum(simulation.specification.window) // 2
-    report = report_on(simulation, ibis_table)
+    report = report_on(simulation, in_engine)
     (one,) = report.changes
     assert (one.scope, one.where.job) == ("job", simulation.records[-1].name)
     assert abs(one.start - middle) <= 3 * MINUTE
@@ -110,21 +96,21 @@ def test_a_job_that_does_less_from_a_time_on_is_dated(ibis_table: Table) -> None
     assert report.going_on == (one,)
 
 
-def test_nothing_is_found_where_nothing_changed(ibis_table: Table) -> None:
-    report = report_on(simulated(Specification(gpus=48, hours=3, interval=30, seed=11)), ibis_table, least_hours=0.0)
+def test_nothing_is_found_where_nothing_changed(in_engine: Table) -> None:
+    report = report_on(simulated(Specification(gpus=48, hours=3, interval=30, seed=11)), in_engine, least_hours=0.0)
     assert report.changes == ()
     assert report.smaller == 0
     assert report.job_hours > 8
 
 
-def test_all_jobs_that_fall_at_once_are_one_change(ibis_table: Table) -> None:
+def test_all_jobs_that_fall_at_once_are_one_change(in_engine: Table) -> None:
     simulation = simulated(Specification(gpus=48, hours=3, interval=30, seed=5, sizes=((8, 1.0),)))
     table = samples_of(simulation)
     middle = sum(simulation.specification.window) // 2
     late = table["time"].cast(pa.int64()).to_numpy() > middle
     slower = table["tensor_active"].to_numpy() * np.where(late, 0.8, 1.0)
     table = table.set_column(table.column_names.index("tensor_active"), "tensor_active", pa.array(slower, pa.float32()))
-    report = watch(ibis_table(table), simulation.jobs(), FleetRequest(), least_change=LEAST_CHANGE)
+    report = watch(in_engine(table), simulation.jobs(), FleetRequest(), least_change=LEAST_CHANGE)
     whole = report.changes[0]
     assert (whole.scope, whole.where.cluster) == ("fleet", "simulated")
     assert whole.after / whole.before == pytest.approx(0.8, rel=0.05)
@@ -132,20 +118,20 @@ def test_all_jobs_that_fall_at_once_are_one_change(ibis_table: Table) -> None:
     assert not any(set(one.jobs) & set(whole.jobs) and abs(one.start - whole.start) < 5 * MINUTE for one in report.changes[1:])
 
 
-def test_a_smaller_change_is_counted_and_not_told(ibis_table: Table) -> None:
-    report = report_on(with_drop(0.2), ibis_table, least_hours=1000.0)
+def test_a_smaller_change_is_counted_and_not_told(in_engine: Table) -> None:
+    report = report_on(with_drop(0.2), in_engine, least_hours=1000.0)
     assert report.changes == ()
     assert report.smaller == 1
     assert report.going_on == ()
 
 
-def test_courses_are_means_of_the_samples_weighted_by_time(ibis_table: Table) -> None:
+def test_courses_are_means_of_the_samples_weighted_by_time(in_engine: Table) -> None:
     simulation = simulated(Specification(gpus=16, hours=1, interval=30, seed=3, sizes=((8, 1.0),)))
     table = samples_of(simulation)
     rows = table.select(["time", "job", "tensor_active", "sm_clock", "span_ms", "gr_active", "model"]).to_pylist()
     tensor_clock = {"NVIDIA H100 80GB HBM3": 1830e6, "NVIDIA A100-SXM4-80GB": 1410e6}
     checked = 0
-    for one in job_courses(ibis_table(table), simulation.jobs(), MINUTE, None, []):
+    for one in job_courses(in_engine(table), simulation.jobs(), MINUTE, None, []):
         for at, ofu, engine in zip(one.ofu.times[::9], one.ofu.values[::9], one.courses["activity"].values[::9], strict=True):
             done = due = busy = 0.0
             for row in rows:

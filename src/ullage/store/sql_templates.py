@@ -46,7 +46,7 @@ _OPERATIONS = frozenset(
         *(ops.Add, ops.Subtract, ops.Multiply, ops.Divide, ops.FloorDivide, ops.Modulus, ops.BitwiseAnd, ops.Least, ops.Greatest),
         *(ops.Equals, ops.NotEquals, ops.Less, ops.LessEqual, ops.Greater, ops.GreaterEqual, ops.And, ops.Or, ops.Not, ops.InValues),
         *(ops.IsNull, ops.NotNull, ops.NullIf, ops.Coalesce, ops.IfElse, ops.SearchedCase),
-        *(ops.Sum, ops.Max, ops.Min, ops.CountStar, ops.Count, ops.CountDistinct),
+        *(ops.Sum, ops.Max, ops.Min, ops.CountStar, ops.Count, ops.CountDistinct, ops.IntegerRange, ops.Unnest),
     }
 )
 
