@@ -96,7 +96,7 @@ class AlertBook:
         seen = {problem.key: problem for problem in problems}
         with self._open() as connection:
             for key, problem in seen.items():
-                self._seen(connection, key, problem, now)
+                self._note_problem(connection, key, problem, now)
             for key in [row[0] for row in connection.execute("SELECT key FROM alerts WHERE state != 'resolved'") if row[0] not in seen]:
                 self._not_seen(connection, key, now, outlets)
             self._tell(connection, now, outlets)
@@ -162,7 +162,7 @@ class AlertBook:
             connection.execute("UPDATE notices SET tries = tries + 1 WHERE number = ?", (notice.number,))
 
     @staticmethod
-    def _seen(connection: sqlite3.Connection, key: str, problem: Problem, now: float) -> None:
+    def _note_problem(connection: sqlite3.Connection, key: str, problem: Problem, now: float) -> None:
         row = connection.execute("SELECT state, hits, resolved, told FROM alerts WHERE key = ?", (key,)).fetchone()
         data = msgspec.json.encode(problem)
         if row is None or row[0] == "resolved":

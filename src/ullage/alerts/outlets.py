@@ -29,13 +29,16 @@ def slack_body(notice: Notice) -> bytes:
     """Return a message in Slack's format (Mattermost and others take it, too)."""
     problem = notice.problem
     lines = [
-        f"*{_escaped(problem.summary)}* ({'over' if notice.what == 'resolved' else notice.what})",
-        f"{problem.gpu_hours:,.3g} GPU-hours; owner: {_escaped(problem.owner)}; {problem.confidence} confidence"
+        f"*{_without_slack_markup(problem.summary)}* ({'over' if notice.what == 'resolved' else notice.what})",
+        f"{problem.gpu_hours:,.3g} GPU-hours; owner: {_without_slack_markup(problem.owner)}; {problem.confidence} confidence"
         f"{f'; since {problem.since}' if problem.since else ''}",
-        _escaped(problem.evidence),
+        _without_slack_markup(problem.evidence),
     ]
     if notice.what != "resolved":
-        lines += [f"do: {_escaped(problem.advice)}", *([f"`{_escaped(problem.command)}`"] if problem.command else [])]
+        lines += [
+            f"do: {_without_slack_markup(problem.advice)}",
+            *([f"`{_without_slack_markup(problem.command)}`"] if problem.command else []),
+        ]
     return msgspec.json.encode({"text": "\n".join(filter(None, lines))})
 
 
@@ -139,6 +142,6 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _escaped(words: str) -> str:
+def _without_slack_markup(words: str) -> str:
     """Return words in which Slack sees no mark-up, no link and nobody to call."""
     return harmless(words, 1000).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

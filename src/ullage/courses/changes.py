@@ -98,7 +98,7 @@ def _changes_between(course: TimeCourse, values: Array, ends: Sequence[int], noi
         before, after = values[first:middle], values[middle:last]
         at, error = int(times[middle]), noise * math.sqrt(1 / len(before) + 1 / len(after))
         one = LevelChange(at, at, float(before.mean()), float(after.mean()), error)
-        if found and (_one_slope(found[-1], one, course.bucket_ms) or _settles(found[-1], one, course.bucket_ms)):
+        if found and (_one_slope(found[-1], one, course.bucket_ms) or _is_overshoot(found[-1], one, course.bucket_ms)):
             found[-1] = replace(found[-1], settled=at, after=one.after, error=max(found[-1].error, error))
         else:
             found.append(one)
@@ -110,7 +110,7 @@ def _one_slope(one: LevelChange, following: LevelChange, bucket_ms: int) -> bool
     return near and (one.after > one.before) == (following.after > following.before)
 
 
-def _settles(one: LevelChange, following: LevelChange, bucket_ms: int) -> bool:
+def _is_overshoot(one: LevelChange, following: LevelChange, bucket_ms: int) -> bool:
     """Return whether a level that is soon left again was the first of a change, which went a little too far."""
     soon = following.start - one.settled < WENT_AWAY * bucket_ms
     return soon and abs(logarithm(following.after, following.before)) < SAME * abs(logarithm(one.after, one.before))
@@ -123,7 +123,7 @@ def _without_pauses(course: TimeCourse, changes: Sequence[LevelChange], least_ch
     while left:
         one = left.pop(0)
         back = next((number for number, later in enumerate(left) if _comes_back(one, later, least_change)), None)
-        if back is not None and all(_beyond(one, other) for other in left[:back]):
+        if back is not None and all(_on_the_same_side(one, other) for other in left[:back]):
             one = replace(one, until=left[back].start)
             del left[: back + 1]
         if one.until is None or one.until - one.start >= WENT_AWAY * course.bucket_ms:
@@ -136,6 +136,6 @@ def _comes_back(one: LevelChange, later: LevelChange, least_change: float) -> bo
     return abs(logarithm(later.after, one.before)) < allowed
 
 
-def _beyond(one: LevelChange, other: LevelChange) -> bool:
+def _on_the_same_side(one: LevelChange, other: LevelChange) -> bool:
     """Return whether a later level lies on the same side of the first."""
     return (other.after > one.before) == (one.after > one.before)

@@ -48,7 +48,7 @@ def changed_runs(levels: Sequence[float]) -> list[ChangedRun]:
         if not usual:
             usual.append(level)
             continue
-        middle, spread = median(usual), _spread(usual)
+        middle, spread = median(usual), _spread_of_runs(usual)
         away = logarithm(level, middle)
         deviations = abs(away) / spread
         if deviations < SURE or abs(away) < -math.log(1 - LEAST_CHANGE):
@@ -66,7 +66,7 @@ def changed_runs(levels: Sequence[float]) -> list[ChangedRun]:
     return [*found, *beyond[:1]]
 
 
-def _spread(levels: Sequence[float]) -> float:
+def _spread_of_runs(levels: Sequence[float]) -> float:
     """Return by how much one more run may differ (standard deviation of the logarithm)."""
     middle = median(levels)
     squares = sum(logarithm(level, middle) ** 2 for level in levels)

@@ -68,10 +68,10 @@ def grafana_dashboard(dashboard: Dashboard, interval: float) -> dict[str, Any]:
         made = made.with_row(built.Row(row.title).id(next(number)))
         for panel in row.panels:
             made = made.with_panel(_panel(panel).id(next(number)))
-    return _pruned(json.loads(json.dumps(made.build(), cls=JSONEncoder)))
+    return _without_old_defaults(json.loads(json.dumps(made.build(), cls=JSONEncoder)))
 
 
-def _pruned(found: dict[str, Any]) -> dict[str, Any]:
+def _without_old_defaults(found: dict[str, Any]) -> dict[str, Any]:
     """Return a dashboard without defaults that the types write and that Grafana no longer has: 13 says that they are not its own."""
     found.pop("style", None)
     for variable in found["templating"]["list"]:
@@ -135,10 +135,10 @@ def _with_scale(made: Any, panel: Panel) -> Any:
         made = made.min(0)
     if panel.highest is not None:
         made = made.max(panel.highest)
-    return _coloured(made, panel) if panel.steps else made
+    return _with_colours(made, panel) if panel.steps else made
 
 
-def _coloured(made: Any, panel: Panel) -> Any:
+def _with_colours(made: Any, panel: Panel) -> Any:
     from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
     from grafana_foundation_sdk.models import dashboard as models
 

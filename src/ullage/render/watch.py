@@ -136,7 +136,7 @@ def _row(change: WatchedChange) -> list[Value | Cell]:
         MEASURES[change.measure].label,
         Cell(change.before, notation.words(change.before)),
         Cell(change.after, notation.words(change.after)),
-        Cell(change.low, f"{_signed(change.low, notation)} to {_signed(change.high, notation)}"),
+        Cell(change.low, f"{_with_sign(change.low, notation)} to {_with_sign(change.high, notation)}"),
         change.gpu_hours if change.measure == "ofu" else None,
         change.confidence,
         moved,
@@ -168,7 +168,7 @@ def _stragglers(stragglers: Sequence[SeenStraggler]) -> Table:
     return Table("stragglers", columns, rows)
 
 
-def _signed(value: float, notation: Notation) -> str:
+def _with_sign(value: float, notation: Notation) -> str:
     return signed(value, notation.write)
 
 

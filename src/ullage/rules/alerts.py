@@ -107,13 +107,13 @@ def _of_gpus(plan: RecordingPlan) -> Iterator[AlertRule]:
         "Drain the host and look at the GPU (dcgmi diag, nvidia-smi -q).",
         host,
     )
-    yield _dropped(plan, "user", "{{ $labels.user }}", f" --where user={quoted('user')}", '{user!=""}')
+    yield _alert_of_a_drop(plan, "user", "{{ $labels.user }}", f" --where user={quoted('user')}", '{user!=""}')
     which = "{{ with $labels.cluster }}cluster {{ . }}{{ else }}the fleet{{ end }}"
     where = f"{{{{ if $labels.cluster }}}} --where cluster={quoted('cluster')}{{{{ end }}}}"
-    yield _dropped(plan, "cluster", which, where)
+    yield _alert_of_a_drop(plan, "cluster", which, where)
 
 
-def _dropped(plan: RecordingPlan, level: str, which: str, where: str, matchers: str = "") -> AlertRule:
+def _alert_of_a_drop(plan: RecordingPlan, level: str, which: str, where: str, matchers: str = "") -> AlertRule:
     """Return the alert of OFU that is far lower than a week ago; it is of sums, as OFU over any span of time."""
     sums = [f"sum_over_time({level}:ullage_{what}_gpus:sum{matchers}[{NOW}]" for what in ("ofu", "measured")]
     now, before = (" / ".join(f"{one}{end}" for one in sums) for end in (")", f" offset {BEFORE})"))

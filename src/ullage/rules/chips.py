@@ -67,7 +67,7 @@ def constant_query(constant: ModelConstant, models: Mapping[str, Chip]) -> str:
     """Return the expression of a constant: a value for every model of which it is known, "" where it is known of none."""
     values = {name: constant.value(chip) for name, chip in models.items()}
     lines = [
-        f'label_replace(vector({number(value)}), "model", "{_escaped(name)}", "", "")'
+        f'label_replace(vector({number(value)}), "model", "{_escaped_for_replacement(name)}", "", "")'
         for name, value in values.items()
         if value is not None
     ]
@@ -82,6 +82,6 @@ def _either(lines: Sequence[str]) -> str:
     return f"(\n{_either(lines[:half])}\n) or (\n{_either(lines[half:])}\n)"
 
 
-def _escaped(name: str) -> str:
+def _escaped_for_replacement(name: str) -> str:
     """Return a name as a PromQL string and as the replacement of `label_replace`, in which a dollar sign names a group."""
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("$", "$$")

@@ -35,23 +35,23 @@ class PromQuery:
         return frozenset(_RECORDED.findall(self.text))
 
     def __mul__(self, other: PromQuery | float) -> PromQuery:
-        return self._joined("*", other)
+        return self._joined_by_sign("*", other)
 
     __rmul__ = __mul__
 
     def __add__(self, other: PromQuery | float) -> PromQuery:
-        return self._joined("+", other)
+        return self._joined_by_sign("+", other)
 
     __radd__ = __add__
 
     def __sub__(self, other: PromQuery | float) -> PromQuery:
-        return self._joined("-", other)
+        return self._joined_by_sign("-", other)
 
     def __rsub__(self, other: float) -> PromQuery:
-        return self._made(_spread(number(other), "-", self.text))
+        return self._with_text(_operands_in_brackets(number(other), "-", self.text))
 
     def __truediv__(self, other: PromQuery | float) -> PromQuery:
-        return self._joined("/", other)
+        return self._joined_by_sign("/", other)
 
     def nullif(self, value: float) -> PromQuery:
         """Return the series whose value is not this one: what divides must not be 0 (see `metrics.metric.ratio`)."""
@@ -59,57 +59,57 @@ class PromQuery:
 
     def compared(self, sign: str, value: PromQuery | float) -> PromQuery:
         """Return the series whose value compares so."""
-        return self._joined(sign, value)
+        return self._joined_by_sign(sign, value)
 
     def ones(self) -> PromQuery:
         """Return 1 for each of the series."""
-        return self._made(f"{self.text} ^ 0")
+        return self._with_text(f"{self.text} ^ 0")
 
     def both(self, other: PromQuery) -> PromQuery:
         """Return the series that the other has too."""
-        return self._matched("and", other)
+        return self._matched_by_labels("and", other)
 
     def unless(self, other: PromQuery) -> PromQuery:
         """Return the series that the other has not."""
-        return self._matched("unless", other)
+        return self._matched_by_labels("unless", other)
 
     def otherwise(self, other: PromQuery) -> PromQuery:
         """Return these series, and those of the other which are told apart from all of these by their common labels."""
         clause = "or" if set(self.labels) == set(other.labels) else f"or on ({', '.join(_common(self.labels, other.labels))})"
         labels = self.labels if len(self.labels) >= len(other.labels) else other.labels
-        return PromQuery(_spread(self.text, clause, other.text), labels)
+        return PromQuery(_operands_in_brackets(self.text, clause, other.text), labels)
 
     def grouped(self, how: str, labels: Sequence[str]) -> PromQuery:
         """Return one series for each value of some labels: `how` is sum, max, min, count, group."""
         by = tuple(labels)
-        return PromQuery(_called(f"{how} by ({', '.join(by)})", self.text), by)
+        return PromQuery(_function_call(f"{how} by ({', '.join(by)})", self.text), by)
 
     def labelled(self, label: str, value: str) -> PromQuery:
         """Return the series with a label of this value."""
-        text = _called("label_replace", f'{self.text}, "{label}", "{value}", "", ""')
+        text = _function_call("label_replace", f'{self.text}, "{label}", "{value}", "", ""')
         return PromQuery(text, (*(one for one in self.labels if one != label), label))
 
     def carrying(self, other: PromQuery, labels: Sequence[str]) -> PromQuery:
         """Return these series times the one of the other that each belongs to, from which they take some labels."""
         common = ", ".join(label for label in _common(self.labels, other.labels) if label not in labels)
-        text = _spread(self.text, f"* on ({common}) group_left ({', '.join(labels)})", other.text)
+        text = _operands_in_brackets(self.text, f"* on ({common}) group_left ({', '.join(labels)})", other.text)
         return PromQuery(text, (*(label for label in self.labels if label not in labels), *labels))
 
     def only(self, matchers: str) -> PromQuery:
         """Return only the series of a selector whose labels match: `job_id!=""`."""
-        return self._made(f"{self.text}{{{matchers}}}")
+        return self._with_text(f"{self.text}{{{matchers}}}")
 
-    def _made(self, text: str) -> PromQuery:
+    def _with_text(self, text: str) -> PromQuery:
         return PromQuery(text, self.labels)
 
-    def _matched(self, word: str, other: PromQuery) -> PromQuery:
+    def _matched_by_labels(self, word: str, other: PromQuery) -> PromQuery:
         same = set(self.labels) == set(other.labels)
         clause = word if same else f"{word} on ({', '.join(_common(self.labels, other.labels))})"
-        return PromQuery(_spread(self.text, clause, other.text), self.labels)
+        return PromQuery(_operands_in_brackets(self.text, clause, other.text), self.labels)
 
-    def _joined(self, sign: str, other: PromQuery | float) -> PromQuery:
+    def _joined_by_sign(self, sign: str, other: PromQuery | float) -> PromQuery:
         if not isinstance(other, PromQuery):
-            return self._made(_spread(self.text, sign, number(other)))
+            return self._with_text(_operands_in_brackets(self.text, sign, number(other)))
         mine, theirs = set(self.labels), set(other.labels)
         if not (mine <= theirs or theirs <= mine):
             raise ValueError(f"series by {self.labels} and by {other.labels} can't be joined")
@@ -118,7 +118,7 @@ class PromQuery:
             clause = f"{sign} on ({', '.join(other.labels)}) group_left ()"
         elif mine < theirs:
             labels, clause = other.labels, f"{sign} on ({', '.join(self.labels)}) group_right ()"
-        return PromQuery(_spread(self.text, clause, other.text), labels)
+        return PromQuery(_operands_in_brackets(self.text, clause, other.text), labels)
 
 
 def recorded(name: str, labels: Sequence[str]) -> PromQuery:
@@ -154,21 +154,21 @@ def _common(one: Labels, other: Labels) -> Labels:
     return tuple(label for label in one if label in other)
 
 
-def _spread(left: str, sign: str, right: str) -> str:
+def _operands_in_brackets(left: str, sign: str, right: str) -> str:
     """Return two operands in brackets, on one line where there is room."""
     line = f"({left} {sign} {right})"
     if len(line) <= ROOM and "\n" not in line:
         return line
-    return f"(\n{_indented(left)}\n{_indented(f'{sign} {right}')}\n)"
+    return f"(\n{_indented_lines(left)}\n{_indented_lines(f'{sign} {right}')}\n)"
 
 
-def _called(function: str, inner: str) -> str:
+def _function_call(function: str, inner: str) -> str:
     bare = inner[1:-1] if _in_brackets(inner) else inner
     if len(function) + len(bare) + 3 <= ROOM and "\n" not in bare:
         return f"{function} ({bare})" if " " in function else f"{function}({bare})"
     lines = bare.strip("\n").split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    body = _indented("\n".join(line[margin:] for line in lines))
+    body = _indented_lines("\n".join(line[margin:] for line in lines))
     return f"{function} (\n{body}\n)" if " " in function else f"{function}(\n{body}\n)"
 
 
@@ -184,5 +184,5 @@ def _in_brackets(text: str) -> bool:
     return len([*takewhile(lambda depth: depth > 0, depths)]) == len(text) - 1
 
 
-def _indented(text: str) -> str:
+def _indented_lines(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))

@@ -82,7 +82,11 @@ def gauge(names: TelemetryNames, name: str, matchers: str = "") -> PromQuery:
     lowest, highest = FIELDS[name].lowest, FIELDS[name].highest
     found = [
         _of_devices(
-            names, _scaled(f"{alias.name}{_braces(matchers)} >= {_bound(lowest, alias)} <= {_bound(highest, alias)}", TO_SI[alias.unit])
+            names,
+            _times_factor(
+                f"{alias.name}{_braces(matchers)} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}",
+                TO_SI[alias.unit],
+            ),
         )
         for alias in names.aliases(name)
     ]
@@ -94,7 +98,7 @@ def impossible(names: TelemetryNames, name: str) -> PromQuery:
     lowest, highest = FIELDS[name].lowest, FIELDS[name].highest
     found = []
     for alias in names.aliases(name):
-        inside = f"{alias.name} >= {_bound(lowest, alias)} <= {_bound(highest, alias)}"
+        inside = f"{alias.name} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}"
         found.append(_of_devices(names, f"({alias.name} unless ({inside}))", "group"))
     return _first(found)
 
@@ -104,7 +108,7 @@ def counter_rate(names: TelemetryNames, name: str, interval: float) -> PromQuery
     window = duration(4 * interval)
     found = []
     for alias in names.aliases(name):
-        grown = _scaled(f"irate({alias.name}[{window}])", TO_SI[alias.unit])
+        grown = _times_factor(f"irate({alias.name}[{window}])", TO_SI[alias.unit])
         found.append(_of_devices(names, f"({grown} and {alias.name})"))
     return _first(found)
 
@@ -124,14 +128,14 @@ def holders(names: TelemetryNames) -> PromQuery:
     everyone, labels, by_device = present(names).text, (*DEVICE, *HOLDER), f"on ({', '.join(DEVICE)})"
     if not names.jobs:
         return PromQuery(everyone, labels)
-    claims = PromQuery(f"\nor {by_device} ".join(_held(names, job) for job in names.jobs), labels)
+    claims = PromQuery(f"\nor {by_device} ".join(_jobs_that_hold_devices(names, job) for job in names.jobs), labels)
     several = claims.grouped("count", DEVICE).compared(">", 1)
     alone = PromQuery(f"(\n{claims.text}\n)", labels).unless(several)
     shared = several.ones().labelled("job_id", SHARED)
     return PromQuery(f"\nor {by_device} ".join([alone.text, shared.text, everyone]), labels)
 
 
-def _held(names: TelemetryNames, job: str) -> str:
+def _jobs_that_hold_devices(names: TelemetryNames, job: str) -> str:
     """Return 1 for each device and each job that a label, or labels with a slash between, name for it."""
     parts = job.split("/")
     copied = {} if parts == ["job_id"] else {"job_id": parts}
@@ -155,10 +159,10 @@ def _of_devices(
     given = {"cluster": names.cluster, "host": names.host, "gpu": names.gpu, "uuid": names.uuid, "model": names.model}
     copied = {**(more or {}), **{label: [own] for label, own in given.items() if own not in ("", label)}}
     labels = (*DEVICE, *kept)
-    return PromQuery(f"{how} by ({', '.join(labels)}) (\n  {_copied(text, copied)}\n)", labels)
+    return PromQuery(f"{how} by ({', '.join(labels)}) (\n  {_with_copied_labels(text, copied)}\n)", labels)
 
 
-def _copied(text: str, copied: Mapping[str, Sequence[str]]) -> str:
+def _with_copied_labels(text: str, copied: Mapping[str, Sequence[str]]) -> str:
     """Return series with labels under other names, several joined by a slash."""
     if not copied:
         return text
@@ -173,11 +177,11 @@ def _first(found: Sequence[PromQuery]) -> PromQuery:
     return query
 
 
-def _scaled(text: str, factor: float) -> str:
+def _times_factor(text: str, factor: float) -> str:
     return text if factor == 1 else f"({text}) * {number(factor)}"
 
 
-def _bound(value: float, alias: Alias) -> str:
+def _bound_as_written(value: float, alias: Alias) -> str:
     """Return a bound of a field in the unit of a name: a reading is compared as it was written."""
     return number(float(f"{value / TO_SI[alias.unit]:.12g}"))
 

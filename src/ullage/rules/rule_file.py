@@ -84,7 +84,7 @@ def rule_file(plan: RecordingPlan, command: str = "ullage rules", *, tests: bool
         metric_alias(name, metric)  # also of a field that no rule reads
     models, series = models_of(plan.models), recorded_series(plan)
     constants = [Rule(one.name, query, comment=one.what) for one in CONSTANTS if (query := constant_query(one, models))]
-    recording = [Rule(one.name, one.query.text, one.fixed, comment=comment) for one, comment in _commented(series)]
+    recording = [Rule(one.name, one.query.text, one.fixed, comment=comment) for one, comment in _with_comments(series)]
     groups = [RuleGroup("ullage-models", tuple(constants)), RuleGroup("ullage", tuple(recording))]
     if plan.alerts:
         groups.append(RuleGroup("ullage-alerts", tuple(_alert(one) for one in alert_rules(plan))))
@@ -97,7 +97,7 @@ def _alert(one: AlertRule) -> Rule:
     return Rule(one.name, one.query.text, {"severity": one.severity}, alert=True, wait=wait, annotations=words)
 
 
-def _commented(series: Sequence[RecordedSeries]) -> Iterator[tuple[RecordedSeries, str]]:
+def _with_comments(series: Sequence[RecordedSeries]) -> Iterator[tuple[RecordedSeries, str]]:
     """Yield each series with what it says, the second and later ones of a name without."""
     said: set[str] = set()
     for one in series:

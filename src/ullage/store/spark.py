@@ -78,8 +78,8 @@ class SparkOfStores:
         fields = {f.name: _ibis_type(f.type) for f in pa.unify_schemas(schemas, promote_options="permissive")}
         schema = sch.Schema({name: kind for name, kind in fields.items() if kind is not None})
         name = f"ullage_{next(self._names)}"
-        with self._answering():
-            reader = self._session.read.schema(_written(schema)).option("recursiveFileLookup", "true")
+        with self._refusals_as_errors():
+            reader = self._session.read.schema(_schema_as_ddl(schema)).option("recursiveFileLookup", "true")
             # a page that is not as it was written is found by the executor that reads it
             reader = reader.option("parquet.page.verify-checksum.enabled", "true")
             reader.parquet(*map(_literal, files)).createOrReplaceTempView(name)
@@ -94,7 +94,7 @@ class SparkOfStores:
         table = expr.as_table()
         if not table.op().find(ops.DatabaseTable):
             return self._here.to_pyarrow(expr)
-        with self._answering():
+        with self._refusals_as_errors():
             for node in table.op().find(ops.InMemoryTable):
                 self._register(node)
             found = self._session.sql(self.compile(table)).toArrow()
@@ -112,7 +112,7 @@ class SparkOfStores:
             self._registered.add(node.name)
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _refusals_as_errors(self) -> Iterator[None]:
         """Turn what Spark refuses into a UllageError; a question that is wrong is our own fault."""
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -148,7 +148,7 @@ def _ibis_type(kind: pa.DataType) -> Any:
     return dt.string if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
-def _written(schema: Any) -> str:
+def _schema_as_ddl(schema: Any) -> str:
     """A schema as Spark's DDL has it."""
     return ", ".join(f"`{name.replace('`', '``')}` {_SignedTypes.from_ibis(kind).sql(dialect='spark')}" for name, kind in schema.items())
 

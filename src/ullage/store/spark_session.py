@@ -97,7 +97,7 @@ def spark_session(address: SparkAddress) -> Any:
         import pyspark.sql  # noqa: F401
     if address.servers and not any(_answers(*server) for server in address.servers):
         raise UllageError(f"there is no Spark at {address.text}: nothing accepts a connection", "look at the address, and whether it runs")
-    session = _connected(address) if address.kind == "connect" else _classic(address)
+    session = _connect_session(address) if address.kind == "connect" else _classic(address)
     atexit.register(session.stop)
     session.conf.set("spark.sql.ansi.enabled", "true")  # what fits no type is an error, not another number
     return session
@@ -111,7 +111,7 @@ def _answers(host: str, port: int) -> bool:
         return False
 
 
-def _connected(address: SparkAddress) -> Any:
+def _connect_session(address: SparkAddress) -> Any:
     with PYSPARK.needed():
         from pyspark.errors import PySparkException
         from pyspark.sql.connect.session import SparkSession

@@ -64,7 +64,7 @@ def _names(before: DeviceFacts, after: DeviceFacts) -> Iterator[str]:
     for name in NAMES:
         came, went = after.names[name] - before.names[name], before.names[name] - after.names[name]
         if came or went:
-            told = [f"{words} {_listed(sorted(found))}" for words, found in (("now", came), ("no longer", went)) if found]
+            told = [f"{words} {_list_of_names(sorted(found))}" for words, found in (("now", came), ("no longer", went)) if found]
             yield f"{WORDS[name]}: {', '.join(told)}"
     if before.gpus != after.gpus:
         yield f"{counted(after.gpus, 'GPU')} in place of {before.gpus:,}"
@@ -83,6 +83,6 @@ def _clocks(before: DeviceFacts, after: DeviceFacts) -> Iterator[str]:
             yield f"{words} lowers the clock {percent(after.limits[name])} of the time, before {percent(before.limits[name])}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_of_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return harmless(", ".join(names[:MOST_NAMES]), 200) + more

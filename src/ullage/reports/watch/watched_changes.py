@@ -110,7 +110,7 @@ def _same_time(change: LevelChange, other: WatchedChange, bucket_ms: int) -> boo
 def _of_job(one: JobCourse, measure: str, change: LevelChange) -> WatchedChange:
     course, end = one.courses[measure], one.end if change.until is None else change.until
     sides = (max(one.start, change.start - (end - change.settled)), change.start), (change.settled, end)
-    lost = _lost(course.part(change.start, end), change.before) if measure == "ofu" else 0.0
+    lost = _lost_gpu_hours(course.part(change.start, end), change.before) if measure == "ofu" else 0.0
     sure, large = change.deviations, abs(logarithm(change.after, change.before)) >= LARGE
     low, high = change.bounds
     return WatchedChange(
@@ -128,7 +128,7 @@ def _of_job(one: JobCourse, measure: str, change: LevelChange) -> WatchedChange:
         high=high,
         gpu_hours=lost,
         confidence="high" if sure >= CERTAIN and large else "medium" if sure >= SURE else "low",
-        moved=_moved(one, *sides),
+        moved=_factor_ratios(one, *sides),
         runs=_keys([one]),
         course=course,
     )
@@ -143,13 +143,13 @@ def _place(one: JobCourse) -> FindingPlace:
     return FindingPlace(cluster=one.cluster, job=one.job, job_name=one.name)
 
 
-def _lost(part: TimeCourse, before: float) -> float:
+def _lost_gpu_hours(part: TimeCourse, before: float) -> float:
     """Return the GPU-hours that less work than before costs: those that the same work would not have needed."""
     known = part.known
     return float((part.hours[known] * (1 - part.values[known] / before)).sum()) if before > 0 else 0.0
 
 
-def _moved(one: JobCourse, before: tuple[int, int], after: tuple[int, int], other: JobCourse | None = None) -> dict[str, float]:
+def _factor_ratios(one: JobCourse, before: tuple[int, int], after: tuple[int, int], other: JobCourse | None = None) -> dict[str, float]:
     """Return how far each factor moved: its mean after over that before, which another job may have had."""
     found = {}
     for name in FACTORS:
@@ -204,16 +204,16 @@ def _of_run(runs: Sequence[JobCourse], levels: Sequence[float], change: ChangedR
         after=change.level,
         low=difference - 2 * error,
         high=difference + 2 * error,
-        gpu_hours=sum(_lost(run.ofu, change.usual) for run in concerned),
+        gpu_hours=sum(_lost_gpu_hours(run.ofu, change.usual) for run in concerned),
         confidence="high" if change.earlier >= SEVERAL and sure >= FAR else "medium" if change.earlier > 1 or sure >= FAR else "low",
-        moved=_moved(one, (reference.start, reference.end), (one.start, one.end), reference),
+        moved=_factor_ratios(one, (reference.start, reference.end), (one.start, one.end), reference),
         runs=_keys(concerned),
         earlier=change.earlier,
-        course=_joined([run.ofu for run in runs]),
+        course=_joined_courses([run.ofu for run in runs]),
     )
 
 
-def _joined(courses: Sequence[TimeCourse]) -> TimeCourse:
+def _joined_courses(courses: Sequence[TimeCourse]) -> TimeCourse:
     """Return the courses of several runs as one; where two ran at once, both are in it."""
     times, values, hours = (np.concatenate([getattr(course, name) for course in courses]) for name in ("times", "values", "hours"))
     order = np.argsort(times, kind="stable")
@@ -255,7 +255,7 @@ def _of_fleet(jobs: Sequence[JobCourse], course: TimeCourse, change: LevelChange
     if len(with_it) < max(SEVERAL, MOST_MOVE * len(moves)):
         return None
     end = int(course.times[-1]) + course.bucket_ms if change.until is None else change.until
-    lost = sum(_lost(one.ofu.part(change.start, end), level) for one, _, level in moves)
+    lost = sum(_lost_gpu_hours(one.ofu.part(change.start, end), level) for one, _, level in moves)
     low, high = change.bounds
     clusters = {one.cluster for one in with_it}
     return WatchedChange(
