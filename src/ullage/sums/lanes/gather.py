@@ -100,7 +100,7 @@ class LaneRows:
         """Return the rows where `mask` (or those at an array of positions); these very rows where the mask leaves none out."""
         if mask.dtype == np.bool_ and mask.all():
             return self
-        return LaneRows(self.start[mask], self.end[mask], **{name: _chosen(getattr(self, name), mask) for name in self._names})
+        return LaneRows(self.start[mask], self.end[mask], **{name: chosen(getattr(self, name), mask) for name in self._names})
 
     def of(self, *kinds: str) -> LaneRows:
         """Return the rows of some kinds."""
@@ -148,9 +148,9 @@ def _cut(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[str, di
     sorts = {"device": on_device, "calls": calls, "events": events, "host": ~(on_device | calls | events | code)}
     for sort, mask in sorts.items():
         if mask.any():
-            part = {name: _chosen(plain(batch[name], 0), mask) for name in ("start", "end")}
+            part = {name: chosen(plain(batch[name], 0), mask) for name in ("start", "end")}
             for name in _COLUMNS[sort]:
-                part[name] = _chosen(kind if name == "kind" else _column(batch[name], name, words), mask)
+                part[name] = chosen(kind if name == "kind" else _column(batch[name], name, words), mask)
             yield sort, part
 
 
@@ -158,11 +158,11 @@ def _named(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[CodeK
     """Yield a batch's operators and Python functions by thread."""
     kind = _coded(batch["kind"], KIND)
     for sort in _CODE_KINDS:
-        chosen = np.flatnonzero(kind == KIND[sort])
-        if len(chosen):
-            start, end = (plain(batch[edge], 0)[chosen] for edge in ("start", "end"))
-            process, thread = (plain(batch[who], NOT_KNOWN)[chosen] for who in ("process", "thread"))
-            name = _worded(batch["name"], words)[chosen]
+        places = np.flatnonzero(kind == KIND[sort])
+        if len(places):
+            start, end = (plain(batch[edge], 0)[places] for edge in ("start", "end"))
+            process, thread = (plain(batch[who], NOT_KNOWN)[places] for who in ("process", "thread"))
+            name = _worded(batch["name"], words)[places]
             order = np.lexsort((thread, process))
             edges = np.flatnonzero((np.diff(process[order], prepend=-2) != 0) | (np.diff(thread[order], prepend=-2) != 0))
             for rows in np.split(order, edges[1:]):
@@ -236,7 +236,8 @@ def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     return np.broadcast_to(values[0], values.shape) if len(values) and (values == values[0]).all() else values
 
 
-def _chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
+def chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
+    """Return the values where `mask` (or those at positions), without a copy where that is all of them, or one value again and again."""
     if mask.dtype == np.bool_ and mask.all():
         return values
     if len(values) and values.strides == (0,):

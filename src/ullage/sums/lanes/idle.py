@@ -35,7 +35,7 @@ SHORT = 10_000  # ns; idle time in gaps shorter than this is that of launching k
 LONGEST = 20  # gaps that are kept one by one
 
 _COMMUNICATION, _SYNC, _OFFLOAD, _OFF, _USEFUL, _LAUNCHED, _UNKNOWN = range(len(CAUSES))
-_BLOCK = 100_000  # pieces that are split at once
+_BLOCK = 1 << 14  # pieces that are split at once
 _ALL = -2  # instead of a thread: all that launch
 
 

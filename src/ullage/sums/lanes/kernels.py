@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture
+from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans
 from ullage.tables import KINDS
@@ -35,7 +36,7 @@ def kernels(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> Ke
     rows = capture.device
     time = time_seen(rows, seen)
     inside = (time >= 0) & (rows.kind != KIND["lost"])
-    rows, time = rows.where(inside), time[inside]
+    rows, time = only(rows, inside, "kind", "name", "bytes"), time[inside]
     if not len(rows):
         return Kernels()
     code = (rows.name.astype(np.int64) + 1) * len(KINDS) + rows.kind

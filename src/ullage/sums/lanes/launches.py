@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, LaneRows
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, LaneRows, chosen
+from ullage.sums.lanes.spans import BLOCK, Times
 
 Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
 
 _PUTS = np.zeros(len(CALL) + 1, bool)  # the last is that of NOT_KNOWN
 _PUTS[[CALL[word] for word in ("launch", "graph", "copy")]] = True
@@ -38,24 +39,32 @@ def launches(calls: LaneRows, rows: LaneRows) -> Launches:
         mine = np.flatnonzero((rows.process == process) & (rows.correlation != NOT_KNOWN))
         wanted = (calls.process == process) & (calls.correlation != NOT_KNOWN)
         if len(mine) and wanted.any():
-            _match(only(calls, wanted, "correlation", "thread"), rows.correlation[mine], mine, found)
+            _match(calls, np.flatnonzero(wanted), rows.correlation, mine, found)
     return found
 
 
-def _match(calls: LaneRows, correlation: Times, places: npt.NDArray[np.intp], found: Launches) -> None:
-    """Fill in what is found of the rows at `places`."""
-    order = np.argsort(calls.correlation, kind="stable")
-    ordered = calls.correlation[order]
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    numbers = ordered[first]
-    at = np.minimum(np.searchsorted(numbers, correlation), len(numbers) - 1)
-    known = numbers[at] == correlation
-    found.early[places] = correlation < numbers[0]
-    places, at = places[known], at[known]
-    found.known[places] = True
-    found.start[places] = np.minimum.reduceat(calls.start[order], first)[at]
-    found.end[places] = np.maximum.reduceat(calls.end[order], first)[at]
-    found.thread[places] = np.minimum.reduceat(calls.thread[order], first)[at]
+def _match(calls: LaneRows, own: Places, correlation: Times, places: Places, found: Launches) -> None:
+    """Fill in what is found of the rows at `places` among the calls at `own`. There may be millions: no column is copied whole but
+    what is sorted."""
+    order = own[np.argsort(calls.correlation[own], kind="stable")]
+    numbers = calls.correlation[order]
+    new = np.concatenate(([True], numbers[1:] != numbers[:-1]))
+    first = None if new.all() else np.flatnonzero(new)
+    numbers = numbers if first is None else numbers[first]
+    for low in range(0, len(places), BLOCK):
+        some = places[low : low + BLOCK]
+        found.early[some] = correlation[some] < numbers[0]
+        at = np.searchsorted(numbers, correlation[some])
+        found.known[some] = numbers[np.minimum(at, len(numbers) - 1)] == correlation[some]
+    places = places[found.known[places]]
+    at = np.searchsorted(numbers, correlation[places])
+    del numbers
+    for column, values, of_several in (
+        (found.start, calls.start, np.minimum),
+        (found.end, calls.end, np.maximum),
+        (found.thread, calls.thread, np.minimum),
+    ):
+        column[places] = values[order[at]] if first is None else of_several.reduceat(values[order], first)[at]
 
 
 def puts(calls: LaneRows) -> Mask:
@@ -65,8 +74,7 @@ def puts(calls: LaneRows) -> Mask:
 
 def only(rows: LaneRows, mask: Mask, *columns: str) -> LaneRows:
     """Return some columns of the rows where `mask`; they share memory with `rows` where that is all of them."""
-    chosen = slice(None) if mask.all() else mask
-    return LaneRows(rows.start[chosen], rows.end[chosen], **{name: getattr(rows, name)[chosen] for name in columns})
+    return LaneRows(chosen(rows.start, mask), chosen(rows.end, mask), **{name: chosen(getattr(rows, name), mask) for name in columns})
 
 
 def distinct(values: Times | Codes) -> list[int]:

@@ -19,7 +19,7 @@ from ullage.errors import UllageError
 from ullage.recording import Covers
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import distinct
-from ullage.sums.lanes.spans import Spans, Times, clip, intersect, same_time, spans, union, within
+from ullage.sums.lanes.spans import BLOCK, Spans, Times, clip, intersect, same_time, spans, union, within
 from ullage.sums.lanes.window import TraceWindow
 
 Pair = tuple[int, int]  # first and last moment, ns
@@ -192,7 +192,9 @@ def time_seen(rows: LaneRows, seen: Mapping[int, Spans]) -> Times:
     found = np.full(len(rows), -1, np.int64)
     for device, when in seen.items():
         mine = np.flatnonzero(rows.device == device)
-        found[mine] = time_inside(when, rows.start[mine], rows.end[mine])
+        for low in range(0, len(mine), BLOCK):
+            some = mine[low : low + BLOCK]
+            found[some] = time_inside(when, rows.start[some], rows.end[some])
     return found
 
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ullage.product import EARLIER, GRAPH
 from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import annotation_level
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows, chosen
+from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans, Times
 
@@ -45,22 +46,16 @@ def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> t
     rows = capture.device
     time = time_seen(rows, seen)
     inside = (time > 0) & (rows.kind == KIND["kernel"])
-    rows, time = rows.where(inside), time[inside]
+    rows, time = only(rows, inside, "process", "correlation", "name", "product", "blocks", "threads"), time[inside]
     if not len(rows):
         return ()
     call = _launches(rows, capture.calls)
-    is_called = np.zeros(len(capture.calls), bool)
-    is_called[call[call >= 0]] = True
-    called = np.flatnonzero(is_called)
-    named, calls = annotation_level(capture.host, capture.words), capture.calls
-    process, thread, start = calls.process[called], calls.thread[called], calls.start[called]
-    gradients = Gradients(capture.host)
-    layer, paths = gradients.layers(named, process, thread, start, gradients.origin(process, thread, start)), named.names
+    layer, paths = _layers(capture, call)
     words = [*capture.words, GRAPH, EARLIER]
     keys = (
         rows.name,
         _told(rows, capture.calls, call, len(capture.words)),
-        np.append(layer, NOT_KNOWN)[np.where(call >= 0, np.searchsorted(called, call), len(called))],
+        layer,
         np.where(rows.product != NOT_KNOWN, rows.blocks, NOT_KNOWN),
         np.where(rows.product != NOT_KNOWN, rows.threads, NOT_KNOWN),
     )
@@ -70,6 +65,19 @@ def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> t
     order = np.lexsort((first, -total))
     found = [_row(words, paths, [int(key[first[n]]) for key in keys], int(count[n]), int(total[n])) for n in order.tolist()]
     return (*found[:most], *_folded(found[most:]))
+
+
+def _layers(capture: Capture, call: Times) -> tuple[Codes, list[str]]:
+    """Return the layer in which each kernel was launched, by its call, as a code into paths; `NOT_KNOWN` without one."""
+    calls, is_called = capture.calls, np.zeros(len(capture.calls), bool)
+    is_called[call[call >= 0]] = True
+    called = np.flatnonzero(is_called)
+    named, gradients = annotation_level(capture.host, capture.words), Gradients(capture.host)
+    process, thread, start = chosen(calls.process, called), chosen(calls.thread, called), calls.start[called]
+    layer = gradients.layers(named, process, thread, start, gradients.origin(process, thread, start))
+    of_call = np.full(len(calls) + 1, NOT_KNOWN, np.int32)  # the last is that of NOT_KNOWN
+    of_call[called] = layer
+    return of_call[call], named.names
 
 
 def _launches(rows: LaneRows, calls: LaneRows) -> Times:

@@ -108,15 +108,20 @@ def reduce(
     del idles
     give_back()
     together = collectives(capture, seen.window)
+    give_back()
+    ran = kernels(capture, looked.devices)
+    give_back()
+    worked = products(capture, looked.devices)
+    give_back()
     return Reduced(
         recording=capture.recording,
         window=seen.window,
         processes=processes,
         devices=devices,
         idle={d.key: found for d, found in zip(devices, named, strict=True)},
-        kernels=kernels(capture, looked.devices),
+        kernels=ran,
         collectives=together,
-        products=products(capture, looked.devices),
+        products=worked,
         fed=fed(capture, processes, looked.region),
         code=code,
         left_out=seen.left_out,

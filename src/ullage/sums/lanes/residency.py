@@ -157,11 +157,10 @@ def _integrated(level: Shares, lasts: Shares) -> Residency:
 
 def resident_rows(rows: LaneRows, window: tuple[int, int] | None) -> LaneRows:
     """Return a device's kernels, collectives and graphs, cut to a window (None: all of them)."""
-    kept = rows.of("kernel", "collective", "graph")
-    kept = kept.where(kept.end > kept.start)
-    if window is None:
-        return kept
-    inside = (kept.end > window[0]) & (kept.start < window[1])
-    kept = only(kept, inside, "kind", "blocks", "threads", "registers", "shared")  # its own, for it is cut
-    kept.start, kept.end = np.maximum(kept.start, window[0]), np.minimum(kept.end, window[1])
+    inside = np.isin(rows.kind, [KIND[kind] for kind in ("kernel", "collective", "graph")]) & (rows.end > rows.start)
+    if window is not None:
+        inside &= (rows.end > window[0]) & (rows.start < window[1])
+    kept = only(rows, inside, "kind", "blocks", "threads", "registers", "shared")
+    if window is not None:
+        kept.start, kept.end = np.maximum(kept.start, window[0]), np.minimum(kept.end, window[1])
     return kept

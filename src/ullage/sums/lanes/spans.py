@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Times = npt.NDArray[np.int64]
-BLOCK = 1 << 16  # intervals looked at in one go: few enough to stay in the processor's cache
+BLOCK = 1 << 14  # intervals looked at in one go: what is made of them stays in the cache of a processor, and small beside them all
 
 
 class Spans(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import CodeLevel
 from ullage.sums.lanes.code.times import CodeTimes, code_times
-from ullage.sums.lanes.gather import KIND, Capture, Codes
+from ullage.sums.lanes.gather import KIND, Capture, Codes, chosen
 from ullage.sums.lanes.launches import launches, only
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans, Times
@@ -44,10 +44,11 @@ def device_by_code(capture: Capture, levels: Mapping[str, CodeLevel], seen: Mapp
     rows, time = only(rows, inside, "process", "correlation"), time[inside]
     put = launches(capture.calls, rows)
     whole, known = int(time.sum()), int(time[put.known].sum())
-    process, thread, start, time = rows.process[put.known], put.thread[put.known], put.start[put.known], time[put.known]
+    process, thread, start, time = (chosen(values, put.known) for values in (rows.process, put.thread, put.start, time))
+    del rows, put  # what levels take stands beside as little as may be: there may be millions of kernels
     gradients = Gradients(capture.host)
     origin = gradients.origin(process, thread, start)
-    backward = np.where(origin.gradients, time, 0)
+    backward = np.where(origin.gradients, time, 0) if origin.gradients.any() else None
     found = {}
     for name, level in levels.items():
         own = name != "annotation"
@@ -56,6 +57,7 @@ def device_by_code(capture: Capture, levels: Mapping[str, CodeLevel], seen: Mapp
     return DeviceCode(whole, whole - known, found)
 
 
-def _by(level: CodeLevel, code: Codes, time: Times, backward: Times, whole: int) -> CodeTimes:
+def _by(level: CodeLevel, code: Codes, time: Times, backward: Times | None, whole: int) -> CodeTimes:
     places = np.flatnonzero(code >= 0)
-    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()), backward[places])
+    behind = None if backward is None else backward[places]
+    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()), behind)
