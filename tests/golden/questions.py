@@ -36,6 +36,8 @@ TELEMETRY = {
     "fleet-cut": "fleet cut.csv.gz",
     "fleet-cut-strict": "fleet cut.csv.gz --strict",
     "fleet-nowhere": "fleet nowhere",
+    "fleet-map": "fleet-map fleet/samples --jobs fleet/jobs.csv",
+    "fleet-map-that-changes": "fleet-map moving --by cluster",
     "job": "job 100001 fleet --price 2",
     "job-of-the-records": "job 100003 fleet/samples --jobs fleet/jobs.csv",
     "job-of-one-cluster": "job simulated/100002 moving",

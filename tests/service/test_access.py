@@ -30,6 +30,7 @@ WHOLE = ("/doctor", "/watch", "/store/info", "/api/v1/doctor", "/api/v1/watch", 
 PARTS = (
     *("/", "/jobs", "/users", "/hosts", "/trust", "/?by=gpu", "/?against=30m&since=30m", "/?where=not+user=x", "/?noise=1"),
     *("/api/v1/fleet", "/api/v1/fleet?form=csv", "/api/v1/fleet?form=html&by=host", "/api/v1/fleet?form=markdown"),
+    *("/map", "/causes", "/causes?by=job", "/api/v1/fleet-map"),
 )
 FREE = ("/hardware", "/equations", "/api/v1/gpus", "/api/v1/metrics", "/openapi.json", "/healthz", "/readyz")
 OTHERS = ("bob", "ml/train-0", "ml%2Ftrain-0", "cyd", "secret-c", "GPU-n2", "GPU-n3")

@@ -24,7 +24,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 # axe-core, from npm: `npm install --no-save axe-core` in the repository's folder, or named by ULLAGE_AXE
 AXE = Path(os.environ.get("ULLAGE_AXE") or Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js")
 PATHS = (*(page.path for page in PAGES), "/job/4711", "/store/info", "/?since=30m&against=30m&by=user", "/?where=user=ann", "/nowhere")
-QUICK = ("/", "/job/4711")
+QUICK = ("/", "/job/4711", "/map")
 EVERY = [path if path in QUICK else pytest.param(path, marks=pytest.mark.full) for path in PATHS]
 SIZES = {"page": (1440, 900), "phone": (390, 844)}
 HOSTILE = "\"><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
@@ -178,6 +178,62 @@ def test_an_open_page_shows_a_new_headline_by_itself(tmp_path: Path, browser: An
             page.get_by_role("link", name="reload the page").click()
             page.wait_for_selector(".site .newer", state="detached")
             assert page.locator("h1 strong").inner_text() == after and visit.wrong == []
+
+
+def shown(page: Any) -> str:
+    return str(page.locator(".heat [role=status]").inner_text())
+
+
+def test_the_keyboard_goes_from_gpu_to_gpu_on_the_map_and_on_to_a_host(client: Client, browser: Any) -> None:
+    # hosts <b>n3</b>, n1, n2 in order of their names, four GPUs each: a strip a host, all in one band
+    with Visit(browser, client, "/map") as visit:
+        page, canvas = visit.page, visit.page.locator(".heat canvas")
+        canvas.focus()
+        assert shown(page).startswith("<b>n3</b>, GPU 0: OFU 5")
+        for key, says in (
+            ("ArrowRight", "n1, GPU 0"), ("ArrowDown", "n1, GPU 1"), ("End", "n2, GPU 1"), ("ArrowRight", "n2, GPU 1"),
+            ("Home", "<b>n3</b>, GPU 1"), ("ArrowUp", "<b>n3</b>, GPU 0"), ("ArrowUp", "<b>n3</b>, GPU 0"), ("End", "n2, GPU 0"),
+        ):  # fmt: skip
+            page.keyboard.press(key)
+            assert shown(page).startswith(says), key
+        # a pointer finds the same cells, and a dark screen other colours
+        size = canvas.bounding_box()
+        page.mouse.move(size["x"] + 22 + 5, size["y"] + 18 + 2 * 22 + 5)
+        assert shown(page).startswith("n1, GPU 2: OFU 5")
+        drawn = "document.querySelector('canvas').toDataURL()"
+        light = page.evaluate(drawn)
+        page.emulate_media(color_scheme="dark")
+        wait_for(lambda: page.evaluate(drawn) != light)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/?host=n1*")
+        assert visit.wrong == []
+
+
+def test_the_map_is_a_table_for_who_reads_it_and_an_area_leads_to_its_owner(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/map") as visit:
+        page = visit.page
+        page.locator(".heat summary").focus()
+        page.keyboard.press("Enter")
+        assert page.locator(".heat tbody tr").count() == 3 and page.locator(".heat tbody td").first.inner_text() == "50 %"
+        page.get_by_role("link", name="Causes", exact=True).click()
+        page.wait_for_url("**/causes")
+        page.locator(".page svg a text", has_text="bob").first.click()
+        page.wait_for_url("**/?user=bob*")
+        page.go_back()
+        part = page.locator(".page svg a", has_text="tensor issue").first
+        part.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**#where")
+        assert visit.wrong == []
+
+
+def test_a_page_that_is_asked_for_again_keeps_its_policy(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/jobs") as visit:
+        statuses = []
+        visit.page.on("response", lambda answer: statuses.append(answer.status))
+        visit.page.reload()
+        assert visit.page.locator("thead button").count() > 0 and visit.wrong == []
+        assert statuses[0] in (200, 304)
 
 
 def test_a_table_sorts_by_keyboard(client: Client, browser: Any) -> None:

@@ -35,6 +35,7 @@ KINDS = {
     "doctor": "render.doctor:DoctorDocument",
     "fields": "render.metrics:FieldsDocument",
     "fleet": "render.fleet_document:FleetDocument",
+    "fleet-map": "render.fleet_map:FleetMapDocument",
     "flops": "render.flops:FlopsDocument",
     "flops-certificate": "render.certified:FlopsCertificateDocument",
     "flops-traced": "render.derived:FlopsTracedDocument",

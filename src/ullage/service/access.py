@@ -25,7 +25,8 @@ from ullage.service.served import AskedQuestion
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SHORTEST = 16  # characters of a token in a file: a shorter one can be guessed
 OWN = ("user", "namespace")  # what says whose a job is
-FOR_PARTS = ("fleet", "job", "gpus", "metrics")  # questions that one may ask who sees a part; others are of the whole
+OF_JOBS = ("fleet", "fleet-map")  # questions on the jobs that `where` names
+FOR_PARTS = (*OF_JOBS, "job", "gpus", "metrics")  # questions that one may ask who sees a part; others are of the whole
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class GivenRole:
 
     def within_part(self, request: AskedQuestion) -> AskedQuestion:
         """Return the request as it may be asked: of a fleet, for the jobs that may be seen."""
-        if self.part is None or request.name != "fleet":
+        if self.part is None or request.name not in OF_JOBS:
             return request
         own = dict(request.words).get("where")
         where = f"({own}) and ({self.part})" if own else str(self.part)
-        return AskedQuestion("fleet", tuple(sorted({**dict(request.words), "where": where}.items())), request.up_to_last_sample)
+        return AskedQuestion(request.name, tuple(sorted({**dict(request.words), "where": where}.items())), request.up_to_last_sample)
 
     def sees_job(self, document: Mapping[str, Any]) -> bool:
         """Return whether a job may be seen, whose report's document says whose it is."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
 from ullage.errors import harmless
+from ullage.questions.fleet_map import OWNER_KEYS
 from ullage.reports.fleet.request import KEYS
 from ullage.service.live_script import LIVE_SCRIPT
 from ullage.service.served import PAGE_HOURS, AskedQuestion
@@ -32,6 +33,8 @@ PAGES = (
     ServicePage("/jobs", "Jobs", "fleet", {"by": "job"}, _GROUPS),
     ServicePage("/users", "Users", "fleet", {"by": "user"}, _GROUPS),
     ServicePage("/hosts", "Hosts", "fleet", {"by": "host"}, _GROUPS),
+    ServicePage("/map", "Map", "fleet-map", {}, ("gpus",)),
+    ServicePage("/causes", "Causes", "fleet-map", {}, ("owners",)),
     ServicePage("/watch", "Changes", "watch"),
     ServicePage("/trust", "Trust", "fleet", {}, ("trust", "noise")),
     ServicePage("/hardware", "Hardware", "gpus"),
@@ -68,7 +71,7 @@ def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion
         element("nav", [_link(page, path, kept) for page in (*PAGES, *([ALERTS] if state.alerts else []))], aria_label="Pages"),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
         element("p", _source_words(state), *_window_words(path, query, request, state)) if state.words else None,
-        _form(path, query, request) if request is not None and request.name == "fleet" else None,
+        _form(path, query, request) if request is not None and request.name in _OF_FLEET else None,
         _forms_line(request, query) if request is not None else None,
         class_="site",
         data_version=version or None,
@@ -93,11 +96,12 @@ def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQue
     return (f" This page shows the last {PAGE_HOURS} hours of that", *([": ", whole, "."] if whole else ["."]))
 
 
+_OF_FLEET = ("fleet", "fleet-map")
 _CARRIED = ("since", "until")  # words that stay when one goes from page to page
 
 
 def _link(page: ServicePage, path: str, kept: Sequence[tuple[str, str]]) -> Markup:
-    words = kept if page.name == "fleet" else ()
+    words = kept if page.name in _OF_FLEET else ()
     return element("a", page.title, href=_with(page.path, words), aria_current="page" if page.path == path else None)
 
 
@@ -117,15 +121,20 @@ class _address_in:  # noqa: N801 - it is called like a function
             return _with(f"/job/{quote(name, safe='')}", self.kept)
         if kind in ("user", "host"):
             return _with("/", [(kind, name), *self.kept])
+        if kind in ("namespace", "cluster"):
+            return None if {*name} & _NOT_QUOTED else _with("/", [("where", f'{kind}="{name}"'), *self.kept])
         return _with("/hardware", [("name", name)]) if kind == "model" else None
+
+
+_NOT_QUOTED = {'"', "*", "?", "\\"}  # what a name in a condition can't say of itself
 
 
 def _form(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion) -> Markup:
     said = dict(query)
     shown = ("where", "since", "until", "by", "against")
     others = [element("input", type="hidden", name=name, value=value) for name, value in query if name not in shown]
-    by = said.get("by", "")
-    options = [element("option", key or "as it fits", value=key, selected="" if key == by else None) for key in ("", *KEYS)]
+    by, keys = said.get("by", ""), KEYS if request.name == "fleet" else OWNER_KEYS
+    options = [element("option", key or "as it fits", value=key, selected="" if key == by else None) for key in ("", *keys)]
     fields: list[Child] = [
         element("label", "Part of the fleet", _input("where", said.get("where", ""), "user=ann and model=H100")),
         element("label", "From", _input("since", said.get("since", ""), "24h")),
@@ -133,7 +142,7 @@ def _form(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion) -
     ]
     if path == "/":
         fields.append(element("label", "Beside", _input("against", said.get("against", ""), "7d")))
-    if "by" not in dict(request.words) or "by" in said or path == "/":
+    if path != "/map" and ("by" not in dict(request.words) or "by" in said or path == "/"):
         fields.append(element("label", "By", element("select", options, name="by")))
     return element("form", others, fields, element("button", "Show", type="submit"), method="get", action=path, role="search")
 

@@ -11,6 +11,8 @@ from ullage.asking.question import QUESTIONS, RegisteredQuestion
 from ullage.asking.remote import public_fields, words_of_fields
 from ullage.errors import UllageError, harmless
 from ullage.questions.fleet import other_time
+from ullage.questions.fleet_map import OWNER_KEYS
+from ullage.reports.fleet.request import KEYS
 from ullage.views.declared import iso
 from ullage.written_values import moment
 
@@ -24,6 +26,8 @@ _SWITCHES = {"": True, "1": True, "true": True, "on": True, "yes": True, "0": Fa
 class ServedQuestion:
     """A question that is answered: the field that takes what the service reads ("": it reads nothing), and the kinds of its documents.
 
+    `keys` are what its rows may be `by`.
+
     Of fields that may name a place or a time, a request may say those of `times`, and then a span or a time alone.
     """
 
@@ -31,6 +35,7 @@ class ServedQuestion:
     kinds: tuple[str, ...]
     place: str = ""
     times: tuple[str, ...] = ()
+    keys: tuple[str, ...] = (*KEYS, "sample")
 
     @property
     def path(self) -> str:
@@ -58,6 +63,7 @@ SERVED = {
     one.name: one
     for one in (
         ServedQuestion("fleet", ("fleet",), "sources", ("against",)),
+        ServedQuestion("fleet-map", ("fleet-map",), "sources", keys=OWNER_KEYS),
         ServedQuestion("job", ("job", "job-setup"), "sources"),
         ServedQuestion("watch", ("watch",), "sources"),
         ServedQuestion("doctor", ("doctor",), "sources"),
@@ -100,12 +106,12 @@ class AskedQuestion:
     def with_words(self, more: Mapping[str, Any]) -> AskedQuestion:
         """Return the request with further words; those that it has itself stay."""
         known = {field.name for field in self.served.fields}
-        added = {word: value for word, value in more.items() if word in known}
+        added = {word: value for word, value in more.items() if word in known and (word != "by" or value in self.served.keys)}
         return replace(self, words=tuple(sorted((added | dict(self.words)).items())))
 
     def in_window(self) -> AskedQuestion:
-        """Return the request as a page asks it: of the fleet, or of its changes, the last hours, where nothing is said of the time."""
-        if self.name not in ("fleet", "watch") or any(word in TIMES for word, _ in self.words):
+        """Return the request as a page asks it: of the fleet, its map or its changes, the last hours, where nothing is said of the time."""
+        if self.name not in ("fleet", "fleet-map", "watch") or any(word in TIMES for word, _ in self.words):
             return self
         return replace(self.with_words({"since": f"{PAGE_HOURS}h"}), up_to_last_sample=True)
 

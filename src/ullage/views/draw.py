@@ -32,7 +32,7 @@ def picture(
         *body,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=" ".join(number(edge) for edge in (x, y, width, height)),
-        role="img",
+        role=of_page.pop("role", "img"),
         class_="picture",
         aria_labelledby=f"{key}-title {key}-desc",
         **({"width": width, "height": height} if standalone else of_page),

@@ -109,7 +109,8 @@ def _section(section: Section, parts: Sequence[Child]) -> Markup:
 def part_html(part: Part, heading: str = "h3", address_of: Address = _nowhere) -> Markup | None:
     """Return a part of a section as a page has it, its title as a `heading`; None for one that says nothing there."""
     if isinstance(part, Picture):
-        return figure(part.draw)
+        linked = part.linked
+        return figure(part.draw if linked is None else lambda width: linked(width, address_of))
     if isinstance(part, ItemList):
         return _list(part, heading, address_of) if part.items else None
     if part.drawn:
@@ -126,17 +127,23 @@ def _table(table: Table, heading: str, address_of: Address) -> Markup:
     named = any(column.heading for column in table.columns)  # a list of facts has no heads
     head = element("thead", *_labels(table), element("tr", _heads(table))) if named else None
     feet = element("tfoot", [_row(table, row, None, _nowhere) for row in table.last]) if table.last else None
-    sorts = "sorts" if named and not table.grid and not draws_tree(table) else None
+    sorts = "sorts" if named and not table.grid and not table.heat and not draws_tree(table) else None
     whole = element("table", head, element("tbody", rows), feet, class_=sorts, aria_label=table.name)
     more = len(table.rows) - table.page
+    scrolled = element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {table.name}")
     return join(
         [
             element(heading, table.title) if table.title else None,
-            element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {table.name}"),
+            _heat_map(table, scrolled) if table.heat else scrolled,
             element("p", f"… {more:,} more", class_="more") if more > 0 else None,
             element("p", table.note, class_="more") if table.note else None,
         ]
     )
+
+
+def _heat_map(table: Table, scrolled: Markup) -> Markup:
+    """Return the table in a fold; the script of a page draws a map of it, and leaves the fold to who wants to read it."""
+    return element("div", element("details", element("summary", "The same as a table"), scrolled), class_="heat", data_name=table.name)
 
 
 def _heads(table: Table) -> Iterator[Markup]:

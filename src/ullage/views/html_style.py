@@ -80,6 +80,12 @@ padding:.2rem .5rem;min-width:0}
 .tools details[open]{flex-basis:100%}
 .tools fieldset{display:flex;flex-wrap:wrap;gap:.3rem 1rem;border:0;margin:.3rem 0;padding:0}
 .tools :focus-visible{outline:2px solid var(--ofu);outline-offset:2px}
+.heat{margin-top:1.2rem}
+.heat canvas{display:block;max-width:100%}
+.heat canvas.leads{cursor:pointer}
+.heat canvas:focus-visible,summary:focus-visible,svg a:focus-visible{outline:2px solid var(--ofu);outline-offset:2px}
+.heat .more{min-height:2.8em}
+svg a:hover text{text-decoration:underline}
 [data-zoom]{cursor:crosshair;touch-action:pan-y;user-select:none;-webkit-user-select:none}
 [data-zoom] line{vector-effect:non-scaling-stroke}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
@@ -96,7 +102,7 @@ thead{display:table-header-group}
 table,table *{font-size:7pt!important}
 table{min-width:0!important;width:100%}
 td,th{padding:.25em .35em .25em 0!important;min-width:0!important;overflow-wrap:anywhere}
-.tools,.pointer{display:none}
+.tools,.pointer,.heat .more,.heat details{display:none}
 thead button::after{content:none!important}
 }
 """

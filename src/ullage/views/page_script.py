@@ -172,4 +172,129 @@ for (const [number, svg] of document.querySelectorAll("svg[data-zoom]").entries(
 }
 """
 
-SCRIPT = f"\n{{{_SORTED}{_CHOSEN}{_POINTED}{_CLOSER}}}\n"  # in a block, so that a further script may use the same names
+# A heat map draws its table: a strip a row, a cell a place. Colours are those of the page, which change with the screen and on paper.
+_MAPPED = r"""
+for (const [number, box] of document.querySelectorAll(".heat").entries()) {
+  const table = box.querySelector("table"), places = [...table.tHead.rows[0].cells].slice(1).map(head => head.textContent);
+  const hosts = [...table.tBodies[0].rows].map(row => {
+    const [head, ...cells] = row.cells, led = head.querySelector("a");
+    return {name: head.textContent.trim(), href: led && led.href, cells: cells.map(cell => ({
+      there: cell.textContent !== " ", value: cell.dataset.v === undefined ? null : +cell.dataset.v, tip: cell.title}))};
+  });
+  const deep = places.length, values = hosts.flatMap(host => host.cells.map(cell => cell.value)).filter(value => value !== null);
+  if (!hosts.length || !deep) continue;
+  const top = Math.max(0.1, Math.ceil(values.reduce((a, b) => Math.max(a, b), 0) * 10) / 10);
+  const canvas = made("canvas", {tabIndex: 0, role: "application"});
+  const said = made("p", {className: "more", role: "status", id: `heat-${number}`});
+  const percent = value => `${Math.round(value * 100)} %`;
+  canvas.setAttribute("aria-label", `Map of ${hosts.length} hosts: arrow keys go from GPU to GPU, Enter opens the page of the host`);
+  canvas.setAttribute("aria-describedby", said.id);
+  said.textContent = "Point at a GPU, or reach the map with Tab and go by the arrow keys.";
+  let at = null, size = 22, across = 1, bands = 1;
+  const band = () => deep * size + 22, legend = 34;
+  const lay = () => {
+    const wide = Math.max(box.clientWidth, 100);
+    for (size of [22, 18, 15, 12, 10, 8, 6]) {
+      across = Math.max(1, Math.floor(wide / size));
+      bands = Math.ceil(hosts.length / across);
+      if (bands * band() <= 900) break;
+    }
+    const scale = window.devicePixelRatio || 1, high = bands * band() + legend;
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${high}px`;
+    canvas.width = Math.round(wide * scale);
+    canvas.height = Math.round(high * scale);
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    return [pen, wide];
+  };
+  const left = host => host % across * size, above = (host, place) => Math.floor(host / across) * band() + 18 + place * size;
+  const draw = () => {
+    const [pen, wide] = lay(), style = getComputedStyle(document.documentElement);
+    const colour = name => style.getPropertyValue(`--${name}`).trim();
+    const parts = name => [1, 3, 5].map(from => parseInt(colour(name).slice(from, from + 2), 16)), low = parts("full"), high = parts("ofu");
+    const shade = share => `rgb(${low.map((from, at) => Math.round(from + (high[at] - from) * Math.min(share, 1))).join(" ")})`;
+    const edge = size > 8 ? 2 : 1;
+    const cell = (x, y, value) => {
+      if (value !== null) {
+        pen.fillStyle = shade(value / top);
+        pen.fillRect(x, y, size - edge, size - edge);
+        return;
+      }
+      pen.strokeStyle = colour("doubt");
+      pen.lineWidth = 1;
+      pen.strokeRect(x + 0.5, y + 0.5, size - edge - 1, size - edge - 1);
+      pen.beginPath();
+      pen.moveTo(x + 0.5, y + size - edge - 0.5);
+      pen.lineTo(x + size - edge - 0.5, y + 0.5);
+      pen.stroke();
+    };
+    pen.clearRect(0, 0, wide, canvas.height);
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    hosts.forEach((host, row) => {
+      if (row % across === 0) {
+        pen.fillStyle = colour("muted");
+        const last = hosts[Math.min(row + across, hosts.length) - 1].name;
+        pen.fillText(last === host.name ? host.name : `${host.name} – ${last}`, 0, above(row, 0) - 5, wide);
+      }
+      host.cells.forEach((one, place) => { if (one.there) cell(left(row), above(row, place), one.value); });
+    });
+    const foot = bands * band() + 10;
+    let x = 0;
+    pen.fillStyle = colour("muted");
+    const word = words => { pen.fillStyle = colour("muted"); pen.fillText(words, x, foot + 11); x += pen.measureText(words).width + 8; };
+    word("OFU 0 %");
+    for (let step = 0; step <= 20; step++, x += 4) { pen.fillStyle = shade(step / 20); pen.fillRect(x, foot, 4, 14); }
+    x += 8;
+    word(percent(top));
+    x += 12;
+    cell(x, foot, null);
+    x += size + 6;
+    word("not known");
+    if (at === null) return;
+    pen.strokeStyle = colour("ink");
+    pen.lineWidth = 2;
+    pen.strokeRect(left(at.host) - 1, above(at.host, at.place) - 1, size - edge + 2, size - edge + 2);
+  };
+  const show = next => {
+    const host = hosts[next.host], one = host.cells[next.place];
+    at = next;
+    const value = one.value === null ? "OFU not known" : `OFU ${percent(one.value)}`;
+    said.textContent = `${host.name}, GPU ${places[next.place]}: ${one.there ? [value, one.tip].filter(Boolean).join("; ") : "none"}`;
+    canvas.classList.toggle("leads", !!host.href);
+    draw();
+  };
+  const go = () => { if (at && hosts[at.host].href) location.href = hosts[at.host].href; };
+  const under = event => {
+    const edge = canvas.getBoundingClientRect(), x = event.clientX - edge.left, y = event.clientY - edge.top;
+    const column = Math.floor(x / size), row = Math.floor(y / band()), place = Math.floor((y - row * band() - 18) / size);
+    const host = row * across + column;
+    return x >= 0 && column < across && host < hosts.length && place >= 0 && place < deep ? {host, place} : null;
+  };
+  canvas.addEventListener("pointermove", event => {
+    const next = under(event);
+    if (next && (!at || next.host !== at.host || next.place !== at.place)) show(next);
+  });
+  canvas.addEventListener("click", event => { const next = under(event); if (next) { show(next); go(); } });
+  canvas.addEventListener("focus", () => { if (!at) show({host: 0, place: 0}); });
+  canvas.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const {host, place} = at || {host: 0, place: 0}, last = hosts.length - 1;
+    const down = place < deep - 1 ? {host, place: place + 1} : {host: host + across, place: 0};
+    const up = place > 0 ? {host, place: place - 1} : {host: host - across, place: deep - 1};
+    const steps = {ArrowRight: {host: host + 1, place}, ArrowLeft: {host: host - 1, place}, ArrowDown: down, ArrowUp: up,
+      Home: {host: 0, place}, End: {host: last, place}, PageDown: {host: Math.min(host + across, last), place},
+      PageUp: {host: Math.max(host - across, 0), place}};
+    if (event.key === "Enter") go();
+    else if (!steps[event.key]) return;
+    else if (steps[event.key].host >= 0 && steps[event.key].host <= last) show(steps[event.key]);
+    event.preventDefault();
+  });
+  box.prepend(canvas, said);
+  draw();
+  new ResizeObserver(draw).observe(box);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", draw);
+}
+"""
+
+SCRIPT = f"\n{{{_SORTED}{_CHOSEN}{_POINTED}{_CLOSER}{_MAPPED}}}\n"  # in a block, so that a further script may use the same names

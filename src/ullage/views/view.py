@@ -71,7 +71,7 @@ class Table:
 
     A `grid` is a table as papers print it: its first `grid` columns name a line, and are written once for all rows that
     share them; a terminal continues it below where it is wider, and no page sorts it. `over` names the labels that stand
-    over its columns, a row each.
+    over its columns, a row each. Of a table that is a `heat` map every number is a ratio of one thing, a column a place: a page draws it.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Table:
     over: Sequence[str] = ()
     detail: bool = False
     last: Sequence[Sequence[Value | Cell]] = ()
+    heat: bool = False
 
     def __repr__(self) -> str:
         return f"<table '{self.name}': {len(self.rows)} × {len(self.columns)}>"
@@ -112,9 +113,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: `draw` makes it for a width in pixels. A terminal shows none: what it says stands in a table, too."""
+    """A picture: `draw` makes it for a width in pixels. A terminal shows none: what it says stands in a table, too.
+
+    On a site of pages one that is `linked` is made for a width and what says where a name leads.
+    """
 
     draw: Callable[[int], Markup]
+    linked: Callable[[int, Callable[[str, str], str | None]], Markup] | None = None
 
 
 @dataclass(frozen=True)
