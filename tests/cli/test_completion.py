@@ -27,7 +27,7 @@ def completed(*words: str, shell: str = "bash", cut: tuple[str, ...] | None = No
 
 
 def test_a_command_is_completed_by_its_first_letters() -> None:
-    assert completed("fl") == ["plain,fleet", "plain,flops"]
+    assert completed("fl") == ["plain,fleet", "plain,flops", "plain,fleet-map"]
     assert "plain,doctor" in completed("")
 
 
@@ -35,7 +35,7 @@ def test_an_option_and_each_of_its_values_are_completed() -> None:
     assert completed("fleet", "--inv") == ["plain,--inventory"]
     assert completed("simulate", "--format", "p") == ["plain,parquet", "plain,prometheus"]
     assert completed("fleet", "store/", "--by", "h") == ["plain,host", "plain,hour"]
-    assert completed("schema", "flee") == ["plain,fleet"]
+    assert completed("schema", "flee") == ["plain,fleet", "plain,fleet-map"]
     assert completed("flops", "--as", "nem") == ["plain,nemo"]
 
 

@@ -178,7 +178,7 @@ for (const [number, box] of document.querySelectorAll(".heat").entries()) {
   const table = box.querySelector("table"), places = [...table.tHead.rows[0].cells].slice(1).map(head => head.textContent);
   const hosts = [...table.tBodies[0].rows].map(row => {
     const [head, ...cells] = row.cells, led = head.querySelector("a");
-    return {name: head.textContent.trim(), href: led && led.href, cells: cells.map(cell => ({
+    return {name: head.textContent.trim(), led, cells: cells.map(cell => ({
       there: cell.textContent !== " ", value: cell.dataset.v === undefined ? null : +cell.dataset.v, tip: cell.title}))};
   });
   const deep = places.length, values = hosts.flatMap(host => host.cells.map(cell => cell.value)).filter(value => value !== null);
@@ -261,10 +261,10 @@ for (const [number, box] of document.querySelectorAll(".heat").entries()) {
     at = next;
     const value = one.value === null ? "OFU not known" : `OFU ${percent(one.value)}`;
     said.textContent = `${host.name}, GPU ${places[next.place]}: ${one.there ? [value, one.tip].filter(Boolean).join("; ") : "none"}`;
-    canvas.classList.toggle("leads", !!host.href);
+    canvas.classList.toggle("leads", !!host.led);
     draw();
   };
-  const go = () => { if (at && hosts[at.host].href) location.href = hosts[at.host].href; };
+  const go = () => { if (at && hosts[at.host].led) hosts[at.host].led.click(); };
   const under = event => {
     const edge = canvas.getBoundingClientRect(), x = event.clientX - edge.left, y = event.clientY - edge.top;
     const column = Math.floor(x / size), row = Math.floor(y / band()), place = Math.floor((y - row * band() - 18) / size);

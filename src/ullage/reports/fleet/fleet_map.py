@@ -14,6 +14,7 @@ from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import LABELS
 from ullage.reports.fleet.fleet import JudgedFleet
 from ullage.reports.fleet.groups import counted_hours, gpu_hours, groups_of
+from ullage.reports.fleet.prices import PriceTable, row_prices
 from ullage.reports.fleet.rated import Rated, weighted_mean
 from ullage.units import HOUR_MS
 from ullage.views.shown import ShownByView
@@ -110,7 +111,7 @@ def named_owners(rated: Rated) -> str:
 
 
 def _owners(judged: JudgedFleet, by: str) -> Iterator[OwnerLosses]:
-    for group in groups_of(judged.rated, judged.trusted, judged.lost, by, {}):
+    for group in groups_of(judged.rated, judged.trusted, judged.lost, by, row_prices(judged.rated, PriceTable())):
         losses = {factor.label: lost for factor, lost in group.tree.losses(group.counted_hours)}
         yield OwnerLosses(group.key, group.gpu_hours, group.ullage or 0.0, losses)
 
