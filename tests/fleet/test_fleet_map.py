@@ -15,7 +15,7 @@ from tests.seeds import some
 from tests.service.running import hour
 from ullage.errors import UllageError
 from ullage.render.fleet_map import MOST_OWNERS, host_name, record, treemap_owners, view
-from ullage.render.svg.treemap import Tile, tiles, treemap
+from ullage.render.svg.treemap import TreemapTile, tiles, treemap
 from ullage.reports.fleet.fleet_map import FleetMap, MappedGpu, MappedHost, OwnerLosses, natural_order, places_of
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
@@ -139,7 +139,7 @@ def test_a_page_has_every_cell_as_a_number_and_its_script_draws_them() -> None:
 def test_tiles_fill_the_area_in_proportion_and_nowhere_overlap(seed: int) -> None:
     pick = random.Random(seed)
     sizes = sorted((pick.choice([pick.random(), pick.random() ** 8, 1.0, 1e-9]) for _ in range(pick.randint(1, 30))), reverse=True)
-    area = Tile(pick.random(), pick.random(), pick.uniform(1, 900), pick.uniform(1, 900))
+    area = TreemapTile(pick.random(), pick.random(), pick.uniform(1, 900), pick.uniform(1, 900))
     found = tiles(sizes, area)
     assert len(found) == len(sizes)
     whole = area.width * area.height
@@ -156,7 +156,7 @@ def test_tiles_fill_the_area_in_proportion_and_nowhere_overlap(seed: int) -> Non
 
 def test_tiles_are_nearly_squares_where_they_can_be() -> None:
     # the example of the paper: 6, 6, 4, 3, 2, 2, 1 in an area of 6 by 4; its figure has 3 by 2 twice, then 4/3…
-    found = tiles([6, 6, 4, 3, 2, 2, 1], Tile(0, 0, 6, 4))
+    found = tiles([6, 6, 4, 3, 2, 2, 1], TreemapTile(0, 0, 6, 4))
     assert [(round(one.width, 3), round(one.height, 3)) for one in found[:4]] == [(3, 2), (3, 2), (1.714, 2.333), (1.286, 2.333)]
     assert np.mean([max(one.width / one.height, one.height / one.width) for one in found]) < 2
 

@@ -51,7 +51,7 @@ class TreemapOwner:
 
 
 @dataclass(frozen=True)
-class Tile:
+class TreemapTile:
     """A rectangle, in pixels."""
 
     x: float
@@ -59,21 +59,21 @@ class Tile:
     width: float
     height: float
 
-    def within(self, edge: float, above: float = 0.0) -> Tile:
+    def within(self, edge: float, above: float = 0.0) -> TreemapTile:
         """Return the rectangle without an edge, and without what is `above`."""
         wide, high = self.width - 2 * edge, self.height - 2 * edge - above
-        return Tile(self.x + edge, self.y + edge + above, max(wide, 0.0), max(high, 0.0))
+        return TreemapTile(self.x + edge, self.y + edge + above, max(wide, 0.0), max(high, 0.0))
 
 
-def tiles(sizes: Sequence[float], area: Tile) -> list[Tile]:
+def tiles(sizes: Sequence[float], area: TreemapTile) -> list[TreemapTile]:
     """Return a rectangle for each size, in their order, that fill an area in proportion; as near to squares as rows of them come.
 
     After "Squarified Treemaps" (Bruls, Huizing, van Wijk; 2000). The sizes must fall.
 
-    >>> tiles([3, 1], Tile(0, 0, 4, 1))
-    [Tile(x=0, y=0, width=3.0, height=1.0), Tile(x=3.0, y=0, width=1.0, height=1.0)]
+    >>> tiles([3, 1], TreemapTile(0, 0, 4, 1))
+    [TreemapTile(x=0, y=0, width=3.0, height=1.0), TreemapTile(x=3.0, y=0, width=1.0, height=1.0)]
     """
-    found: list[Tile] = []
+    found: list[TreemapTile] = []
     left, start = area, 0
     # what is left is added up anew each time: taken away bit by bit, sizes near 0 would be nothing but rounding
     while start < len(sizes) and (rest := float(sum(sizes[start:]))) > 0:
@@ -84,7 +84,7 @@ def tiles(sizes: Sequence[float], area: Tile) -> list[Tile]:
         placed, left = _row(sizes[start:end], sum(sizes[start:end]) / rest, left)
         found += placed
         start = end
-    return [*found, *(Tile(left.x, left.y, 0.0, 0.0) for _ in sizes[len(found) :])]
+    return [*found, *(TreemapTile(left.x, left.y, 0.0, 0.0) for _ in sizes[len(found) :])]
 
 
 def _worst(row: Sequence[float], scale: float, side: float) -> float:
@@ -95,19 +95,19 @@ def _worst(row: Sequence[float], scale: float, side: float) -> float:
     return max(max(one * scale / thick / thick, thick * thick / (one * scale)) for one in row) if thick > 0 else float("inf")
 
 
-def _row(row: Sequence[float], share: float, left: Tile) -> tuple[list[Tile], Tile]:
+def _row(row: Sequence[float], share: float, left: TreemapTile) -> tuple[list[TreemapTile], TreemapTile]:
     """Return the rectangles of a row along the shorter side of what is left, and what is left then."""
     total, along, made = float(sum(row)), 0.0, []
     for one in row:
         part = one / total
         if left.width >= left.height:
-            made.append(Tile(left.x, left.y + along * left.height, left.width * share, left.height * part))
+            made.append(TreemapTile(left.x, left.y + along * left.height, left.width * share, left.height * part))
         else:
-            made.append(Tile(left.x + along * left.width, left.y, left.width * part, left.height * share))
+            made.append(TreemapTile(left.x + along * left.width, left.y, left.width * part, left.height * share))
         along += part
     if left.width >= left.height:
-        return made, Tile(left.x + left.width * share, left.y, left.width * (1 - share), left.height)
-    return made, Tile(left.x, left.y + left.height * share, left.width, left.height * (1 - share))
+        return made, TreemapTile(left.x + left.width * share, left.y, left.width * (1 - share), left.height)
+    return made, TreemapTile(left.x, left.y + left.height * share, left.width, left.height * (1 - share))
 
 
 def treemap(
@@ -123,7 +123,7 @@ def treemap(
     tall = TALL if width >= WIDE else TALLER
     shown = [cause for cause in causes if any(one.cause == cause for owner in owners for one in owner.areas)]
     legend, top = _legend(shown, width)
-    placed = tiles([one.size for one in owners], Tile(0, top, width, tall))
+    placed = tiles([one.size for one in owners], TreemapTile(0, top, width, tall))
     drawn = [_owner(one, by, tile, address_of) for one, tile in zip(owners, placed, strict=True)]
     told = "; ".join(f"{one.name} {hours(one.size)}" for one in owners[:5]) or "Nothing falls short"
     empty = caption(0, top + 20, "nothing falls short") if not owners else None
@@ -141,18 +141,18 @@ def _legend(causes: Sequence[str], width: int) -> tuple[list[Child], float]:
         wide = 18 + extent(cause, SMALL) + 14
         if x and x + wide > width:
             x, y = 0.0, y + LEGEND
-        made += [_filled(Tile(x, y + 2, 12, 12), cause), caption(x + 18, y + 12, cause)]
+        made += [_filled(TreemapTile(x, y + 2, 12, 12), cause), caption(x + 18, y + 12, cause)]
         x += wide
     return made, y + LEGEND + 4 if causes else 0.0
 
 
-def _filled(tile: Tile, cause: str) -> list[Child]:
+def _filled(tile: TreemapTile, cause: str) -> list[Child]:
     colour = COLOURS.get(cause.split(" × ")[0], "unknown")
     edge = box(tile.x, tile.y, min(3.0, tile.width), tile.height, colour)
     return [box(tile.x, tile.y, tile.width, tile.height, colour, fill_opacity=TINT), edge]
 
 
-def _owner(owner: TreemapOwner, by: str, tile: Tile, address_of: Address) -> Markup:
+def _owner(owner: TreemapOwner, by: str, tile: TreemapTile, address_of: Address) -> Markup:
     named = tile.height > 2 * NAME and tile.width > 3 * NAME
     inner = tile.within(GAP, NAME if named else 0.0)
     address = address_of(by, owner.name) if owner.leads else None
@@ -168,7 +168,7 @@ def _owner(owner: TreemapOwner, by: str, tile: Tile, address_of: Address) -> Mar
     return element("g", _led([element("title", said), ground, *head], address), parts)
 
 
-def _part(owner: TreemapOwner, area: TreemapArea, tile: Tile, address: str | None) -> Markup:
+def _part(owner: TreemapOwner, area: TreemapArea, tile: TreemapTile, address: str | None) -> Markup:
     edged = tile.within(min(0.5, tile.width / 4, tile.height / 4))
     said = f"{owner.name}, {area.cause}: {hours(area.size)} GPU-hours"
     words: list[Child] = []
