@@ -1,0 +1,137 @@
+"""Sums of telemetry at their edges: a few rows whose answer is worked out by hand."""
+
+from __future__ import annotations
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import T0, settled_table
+from tests.fleet.test_windows import every, repeats, table
+from ullage.sums.devices import _measured, bucketed, within
+from ullage.sums.gauges import _bits
+from ullage.sums.grouping import collapse
+from ullage.sums.held import constant_of, same_everywhere
+from ullage.sums.job_courses import device_scrape_sums, job_course_sums
+from ullage.sums.ledger import CODES, owner
+from ullage.sums.ordering import device_codes, pack
+from ullage.sums.spans import cut_at_spans, joined_spans
+from ullage.sums.windows import derive, merge
+
+MINUTE = 60_000
+NOON = T0 // MINUTE * MINUTE + MINUTE  # a whole minute
+
+
+def words(*values):
+    return pa.array(values, pa.string()).dictionary_encode()
+
+
+def test_the_whole_gpu_comes_before_its_instances():
+    codes = device_codes(words("b", "a", "a", "a"), words(None, "2g", None, "1g"))
+    assert np.argsort(codes).tolist() == [2, 3, 1, 0] and len(set(codes.tolist())) == 4
+
+
+def test_no_instance_is_the_same_whether_the_dictionary_or_the_index_says_so():
+    told = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int32()), pa.array([None, "1g"], pa.string()))
+    whole, also, instance = device_codes(words("a", "a", "a"), told).tolist()
+    assert 0 <= whole == also < instance
+
+
+@pytest.mark.parametrize("low", [2**40, 2**61])  # ms: 35 years; and times that no clock shows, with which 2**30 devices need 91 bits
+def test_pairs_sort_as_one_number_however_far_apart_their_parts(low):
+    high, low = np.array([2**30, 0, 2**30, 1]), np.array([-low, low, low, 0])
+    key = pack(high, low)
+    assert np.argsort(key).tolist() == [1, 3, 0, 2] and (key >= 0).all()
+
+
+def test_rows_from_elsewhere_keep_what_was_said_of_them():
+    # nothing was said of the one before: the next one repeats it for the first time
+    said = derive(merge(table(every(30, [0.5125]))))
+    assert repeats(derive(merge(table([{"gpu": "a", "time": 60_000, "tensor_active": 0.5125}])), before=said)) == ["R"]
+    # five that differ, and one that repeats the last of them: a first repeat, too
+    said = derive(merge(table(every(30, [0.5125, 0.6125, 0.7125, 0.8125, 0.9125]))))
+    assert repeats(derive(merge(table([{"gpu": "a", "time": 180_000, "tensor_active": 0.9125}])), before=said)) == ["R"]
+
+
+def test_conditions_are_bits_of_a_number_whether_a_column_or_always_true():
+    rows = ibis.memtable(pa.table({"x": [True, True, False, False], "y": [True, False, True, False]}))
+    both = _bits({1: rows.x, 2: rows.y, 4: True, 8: False})
+    assert rows.mutate(bits=both).to_pyarrow()["bits"].to_pylist() == [7, 5, 6, 4]
+    assert rows.mutate(bits=_bits({1: rows.x, 2: rows.y})).to_pyarrow()["bits"].to_pylist() == [3, 1, 2, 0]
+    assert rows.mutate(bits=_bits({4: True, 8: True})).to_pyarrow()["bits"].to_pylist() == [12] * 4
+
+
+def test_what_is_known_of_each_sample_is_known_of_columns_that_always_have_a_value():
+    always = pa.schema([pa.field(name, pa.float64(), nullable=False) for name in ("tensor_active", "sm_clock", "sm_active")])
+    rows = ibis.memtable(pa.Table.from_arrays([pa.array([0.5, 0.5])] * 3, schema=always)).mutate(gr_active=ibis.null("float64"))
+    for name in ("tensor_cycles_delta", "sm_cycles_delta"):
+        rows = rows.mutate(**{name: ibis.null("int64")})
+    assert rows.mutate(known=_measured(rows)).to_pyarrow()["known"].to_pylist() == [3, 3]  # 1 for OFU, 2 for SM activity
+
+
+def test_names_are_widened_to_the_largest_whatever_arrow_holds_them_as():
+    sums = pa.table({"gpu": words("a", "a"), "job": words("7", "8"), "user": pa.nulls(2), "span_ms": [1, 2]})
+    assert collapse(sums, ["gpu"]).to_pylist() == [{"gpu": "a", "job": "8", "user": None, "span_ms": 3}]
+
+
+def test_a_column_is_constant_where_its_expression_says_so():
+    rows = ibis.memtable(pa.table({"x": [1, 2]})).mutate(three=ibis.literal(3), none=ibis.null("int64"))
+    assert [constant_of(rows, name) for name in ("x", "three", "none")] == [None, 3, None]
+    assert [same_everywhere(rows, name) for name in ("x", "three", "none")] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("held", "several", "idle", "unsliced", "whose"),
+    [
+        (True, False, False, False, "job"),
+        (True, False, True, False, "held_idle"),
+        (True, True, True, False, "shared"),
+        (False, False, True, False, "free"),
+        (False, False, False, False, "unknown"),
+        (False, True, True, True, "not_sliced"),
+    ],
+)
+def test_an_owner_is_told_of_conditions_that_hold_for_every_sample(held, several, idle, unsliced, whose):
+    assert owner(held, several, idle, unsliced) == CODES[whose]
+
+
+def test_spans_are_joined_to_the_longest_of_those_that_they_touch():
+    assert joined_spans([(0, 2), (5, 30), (6, 7)]) == ((0, 2), (5, 30))
+
+
+def test_nothing_is_cut_where_no_span_is_given():
+    rows = ibis.memtable(settled_table([{"job": "7"}]))
+    assert cut_at_spans(rows, {}, "inside").count().to_pyarrow().as_py() == 0
+
+
+def sample(end, span=30_000, **more):
+    return {"time": end, "span_ms": span, "job": "7", "tensor_active": 0.5, "sm_active": 0.5, "gr_active": 0.5, "sm_clock": 1e9} | more
+
+
+def test_a_sample_that_ends_with_a_bucket_lies_in_no_other():
+    found = bucketed(ibis.memtable(settled_table([sample(NOON)])), MINUTE).to_pyarrow()
+    assert [(row["bucket"], row["span_ms"]) for row in found.to_pylist()] == [(NOON - MINUTE, 30_000)]
+    # one that reaches over two edges: 10 s before, a minute, 20 s behind
+    found = bucketed(ibis.memtable(settled_table([sample(NOON + 20_000, 90_000)])), MINUTE).order_by("bucket").to_pyarrow()
+    assert [(row["bucket"] - NOON, row["span_ms"]) for row in found.to_pylist()] == [(-2 * MINUTE, 10_000), (-MINUTE, MINUTE), (0, 20_000)]
+
+
+def test_a_window_takes_its_part_of_what_counters_grew():
+    rows = ibis.memtable(settled_table([sample(NOON, energy_delta=3000), sample(NOON + 30_000)]))
+    found = within(rows, NOON - 10_000, NOON).to_pyarrow().to_pylist()
+    assert [(row["span_ms"], row["energy_delta"]) for row in found] == [(10_000, 1000.0)]
+
+
+@pytest.mark.parametrize(
+    "sums", [lambda rows: job_course_sums(rows, bucket_ms=MINUTE), lambda rows: device_scrape_sums(rows, interval_ms=MINUTE)]
+)
+def test_devices_that_several_jobs_hold_and_those_that_none_holds_tell_of_no_job(sums):
+    rows = [sample(NOON), sample(NOON, gpu="GPU-1", job="7,8", sharers=2), sample(NOON, gpu="GPU-2", job=None)]
+    assert [(row["job"], int(row["span_ms"])) for row in sums(ibis.memtable(settled_table(rows))).to_pylist()] == [("7", 30_000)]
+
+
+def test_a_sample_is_of_the_scrape_in_which_it_ends():
+    rows = [sample(NOON), sample(NOON + 1, gpu="GPU-1")]
+    found = device_scrape_sums(ibis.memtable(settled_table(rows)), interval_ms=MINUTE).to_pylist()
+    assert sorted((row["gpu"], row["bucket"] - NOON) for row in found) == [("GPU-0", -MINUTE), ("GPU-1", 0)]
