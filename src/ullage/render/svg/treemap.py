@@ -70,8 +70,8 @@ def tiles(sizes: Sequence[float], area: TreemapTile) -> list[TreemapTile]:
 
     After "Squarified Treemaps" (Bruls, Huizing, van Wijk; 2000). The sizes must fall.
 
-    >>> tiles([3, 1], TreemapTile(0, 0, 4, 1))
-    [TreemapTile(x=0, y=0, width=3.0, height=1.0), TreemapTile(x=3.0, y=0, width=1.0, height=1.0)]
+    >>> [(one.x, one.y, one.width, one.height) for one in tiles([3, 1], TreemapTile(0.0, 0.0, 4.0, 1.0))]
+    [(0.0, 0.0, 3.0, 1.0), (3.0, 0.0, 1.0, 1.0)]
     """
     found: list[TreemapTile] = []
     left, start = area, 0
