@@ -74,7 +74,7 @@ class MegatronBridgeMfuCallback(base("Callback", "megatron.bridge.training.callb
 
     def _log(self, state: Any, metrics: dict[str, float], step: int) -> None:
         """Write to the run's loggers: the rank that has one writes."""
-        try:
+        with self._notes.survive_logging_failures():
             if (writer := getattr(state, "tensorboard_logger", None)) is not None:
                 for name, value in metrics.items():
                     writer.add_scalar(name, value, step)
@@ -82,8 +82,6 @@ class MegatronBridgeMfuCallback(base("Callback", "megatron.bridge.training.callb
                 run.log(metrics, step)
             if (mlflow := getattr(state, "mlflow_logger", None)) is not None:
                 mlflow.log_metrics(metrics, step=step)
-        except Exception as error:  # whatever a network or a disk may do: a run of a thousand GPUs does not end for its log
-            self._notes.say("log", f"metrics could not be logged: {type(error).__name__}: {error}")
 
 
 MfuCallback = MegatronBridgeMfuCallback

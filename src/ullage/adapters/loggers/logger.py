@@ -66,10 +66,8 @@ class StepLog:
         metrics = measured.named() if isinstance(measured, MeasuredStep) else measured
         if self._write is None or not metrics:
             return
-        try:
+        with self._notes.survive_logging_failures():
             self._write({f"{self.prefix}{name}": value for name, value in metrics.items()}, step)
-        except Exception as error:  # whatever a network or a disk may do: a run of a thousand GPUs does not end for its log
-            self._notes.say("log", f"metrics could not be logged: {type(error).__name__}: {error}")
 
 
 def _logger_of(target: Any) -> MetricLogger:
