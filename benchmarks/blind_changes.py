@@ -195,7 +195,7 @@ def falls_by_otava(series: Array) -> list[int]:
     """Return the falls that Apache Otava finds, at its own defaults."""
     from otava.analysis import compute_change_points
 
-    found = compute_change_points(series, window_len=50, max_pvalue=0.001, min_magnitude=0.0)
+    found = compute_change_points(list(series), window_len=50, max_pvalue=0.001, min_magnitude=0.0)
     points = found[0] if isinstance(found, tuple) else found
     return _falls(series, [0, *sorted(point.index for point in points), len(series)])
 

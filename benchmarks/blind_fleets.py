@@ -59,7 +59,8 @@ LOOK_ALIKES = (
 class PlantedFault:
     """A fault: whose, when, how much longer a step took by it, and whether any counter of the feed can name its GPU.
 
-    `first` is when the device began to change, `onset` when the job's steps became noticeably longer.
+    `first` and `last` are when the device began to be faulty and was so for the last time; `onset` and `end` bound the steps of the job
+    that it made noticeably longer.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class PlantedFault:
     first: float
     onset: float
     end: float
+    last: float
     slowdown: float
     visible: bool
 
@@ -548,10 +550,10 @@ def _planted(job: _Job, steps: _Steps) -> list[PlantedFault]:
     first, last = max(job.start, fault["onset"]), min(job.end, fault["end"])
     gpus, hosts = tuple(job.gpus[m] for m in members), tuple(sorted({job.hosts[m] for m in members}))
     if not len(noticed) or steps.starts[noticed[-1]] - steps.starts[noticed[0]] < 60:
-        return [PlantedFault("harmless", fault["course"], job.name, gpus, hosts, first, first, last, 1.0, False)]
+        return [PlantedFault("harmless", fault["course"], job.name, gpus, hosts, first, first, last, last, 1.0, False)]
     onset, end = float(steps.starts[noticed[0]]), float(steps.starts[noticed[-1]] + job.step)
     slowdown, visible = float(np.mean(steps.slowdown[noticed])), fault["kind"] != "network card"
-    return [PlantedFault(fault["kind"], fault["course"], job.name, gpus, hosts, first, onset, end, slowdown, visible)]
+    return [PlantedFault(fault["kind"], fault["course"], job.name, gpus, hosts, first, onset, end, last, slowdown, visible)]
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -92,7 +92,7 @@ def is_right(report: Report, fault: PlantedFault, interval: int) -> bool:
     return (
         report.job == fault.job
         and 2 * len(named & set(fault.gpus)) >= len(named)
-        and fault.first - interval <= report.found <= fault.end + max(30, 2 * interval)
+        and fault.first - interval <= report.found <= fault.last + max(30, 2 * interval)
     )
 
 

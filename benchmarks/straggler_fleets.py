@@ -218,7 +218,7 @@ def add_fleet(score: StragglerScore, seed: int, interval: float) -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         parquet.write_table(fleet_table(jobs), Path(folder) / "samples.parquet")
-        found = seen_stragglers(ibis.duckdb.connect().read_parquet(Path(folder) / "samples.parquet"), round(interval * 1000))
+        found = seen_stragglers(ibis.duckdb.connect().read_parquet(Path(folder) / "samples.parquet"))
     score.gpu_hours += HOURS * sum(len(job.columns["time"]) for job in jobs)
     planted = [one for job in jobs for one in job.planted]
     score.planted += len(planted)
@@ -240,7 +240,7 @@ def add_fleet(score: StragglerScore, seed: int, interval: float) -> None:
     false = [seen for number, seen in enumerate(found) if number not in matched]
     score.false += len(false)
     score.alarms_clean += len(false) if not planted else 0
-    score.wrong += [f"false {seen.job} {sorted(_gpus(seen))[:2]} × {seen.busier:.2f}" for seen in false]
+    score.wrong += [f"false {seen.job} {sorted(_gpus(seen))[:2]} × {seen.longer:.2f} by {seen.sign}" for seen in false]
 
 
 def _gpus(seen: SeenStraggler) -> frozenset[str]:

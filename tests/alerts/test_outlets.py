@@ -94,7 +94,8 @@ def test_problems_come_from_the_documents_of_answers() -> None:
               "before": 0.4, "after": 0.2, "beside": ["hosts: now b"],
               "advice": "see", "command": "ullage job 7", "start": "2026-08-10T00:00:00Z",
               "worse": True, "goes_on": True}  # fmt: skip
-    straggler = {"cluster": None, "job": "8", "host": "n1", "gpus": ["GPU-1"], "start": "2026-08-10T00:00:00Z", "end": None, "busier": 1.6}
+    straggler = {"cluster": None, "job": "8", "host": "n1", "gpus": ["GPU-1"], "start": "2026-08-10T00:00:00Z", "end": None,
+                 "sign": "clock", "longer": 1.6}  # fmt: skip
     found = [*problems_of_watch({"changes": [change, {**change, "goes_on": False}, {**change, "worse": False}], "stragglers": [straggler]})]
     assert [one.key for one in found] == ["change_job_ofu/job=7", "straggler_now/job=8/host=n1/gpu=GPU-1"]
     assert found[0].evidence == "ofu 0.4 → 0.2; hosts: now b"

@@ -1,83 +1,120 @@
-"""Stragglers scrape by scrape: who stands out from the others of its job, for how long, and who does not."""
+"""Stragglers scrape by scrape: which device makes its job wait, by which sign, for how long, and who does not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from tests.conftest import T0
 from tests.test_benchmarks import load
-from ullage.reports.watch.seen_stragglers import CLEAR, GONE, SeenStraggler, seen_stragglers
+from ullage.reports.watch.seen_stragglers import SeenStraggler, seen_stragglers
+from ullage.reports.watch.slow_devices import GONE, LOWER_CLOCK
 
 Settled = Callable[[list[dict[str, Any]]], Any]
-SCRAPE = 30_000
+SCRAPE, BEFORE = 30_000, 10
+HEALTHY = {"tensor_active": 0.5, "sm_active": 0.8, "gr_active": 0.99, "sm_clock": 1.4e9, "nvlink_replays": 0.0}
+GPUS = ("a0", "b0", "c0", "d0")
 
 
-def job(busy: dict[str, list[float]], work: dict[str, list[float]] | None = None) -> list[dict[str, Any]]:
-    """Samples of a job's GPUs: SM activity of each at each scrape, and tensor activity (0.3 where nothing is said)."""
-    return [
-        {
-            "job": "7",
-            "gpu": gpu,
-            "host": f"node-{gpu[0]}",
-            "time": T0 + SCRAPE * (number + 1),
-            "sm_active": level,
-            "gr_active": 1.0,
-            "tensor_active": (work or {}).get(gpu, [0.3] * len(levels))[number],
-            "sm_clock": 1.4e9,
-        }
-        for gpu, levels in busy.items()
-        for number, level in enumerate(levels)
-    ]
+def step(gpu: str, slow: Sequence[str], sign: str, longer: float) -> dict[str, float]:
+    """Return what a GPU shows while the slow ones need so many times as long: all do as much, in a longer step."""
+    waits = {**HEALTHY, "tensor_active": 0.5 / longer, "sm_active": 0.8 / longer + 0.14 * (1 - 1 / longer)}
+    if gpu not in slow:
+        return waits
+    return {
+        "clock": {**HEALTHY, "sm_clock": 1.4e9 / longer},
+        "busy": {**HEALTHY, "tensor_active": 0.5 / longer},
+        "late": {**waits, "sm_active": 0.8 / longer, "gr_active": 0.99 / longer},
+        "link": waits,
+        "work": HEALTHY,  # it has more to do: as many tensor cycles as the longer step has room for
+    }[sign]
 
 
-def found(settled: Settled, busy: dict[str, list[float]], work: dict[str, list[float]] | None = None) -> list[SeenStraggler]:
-    return seen_stragglers(settled(job(busy, work)), SCRAPE)
+def found(
+    settled: Settled, factors: Sequence[float], sign: str, slow: Sequence[str] = ("d0",), gpus: Sequence[str] = GPUS, **fields: Any
+) -> list[SeenStraggler]:
+    """Return the stragglers of a job that is healthy for a while, and then as slow as `factors` say, scrape by scrape."""
+    courses = [1.0] * BEFORE + list(factors)
+    rows = []
+    for gpu in gpus:
+        replays = 0.0
+        for number, longer in enumerate(courses):
+            shown = step(gpu, slow, sign, longer)
+            if sign == "link" and gpu in slow and longer > 1:
+                replays += 40
+            rows.append(
+                {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + SCRAPE * (number + 1), "model": "NVIDIA H100 80GB HBM3"}
+                | shown
+                | {"nvlink_replays": replays}
+                | fields
+            )
+    return seen_stragglers(settled(rows))
 
 
-def peers(count: int, names: str = "abc") -> dict[str, list[float]]:
-    return {f"{name}0": [0.5] * count for name in names}
+@pytest.mark.parametrize("sign", ["clock", "busy", "late", "link"])
+def test_a_slow_gpu_is_found_at_its_second_scrape_by_its_sign(settled: Settled, sign: str) -> None:
+    (one,) = found(settled, [1.3] * 6, sign)
+    assert (one.job, one.devices, one.sign) == ("7", (("node-d", "d0", None),), sign)
+    assert (one.start, one.found, one.end) == (T0 + (BEFORE + 1) * SCRAPE, T0 + (BEFORE + 2) * SCRAPE, None)
+    assert one.longer == pytest.approx(1.3, rel=0.15)
 
 
-def test_one_that_stands_out_clearly_is_found_at_once(settled: Settled) -> None:
-    (one,) = found(settled, {**peers(6), "d0": [0.5, 0.5, 0.5, 0.5 * CLEAR + 0.01, 0.7, 0.7]})
-    assert (one.job, one.devices) == ("7", (("node-d", "d0", None),))
-    assert (one.start, one.found, one.end) == (T0 + 3 * SCRAPE, T0 + 4 * SCRAPE, None)
-    assert one.busier == pytest.approx(CLEAR, rel=0.05)
+@pytest.mark.parametrize(("factor", "told"), [(1.0 + LOWER_CLOCK / 2, False), (1.25, True)])
+def test_a_clock_must_be_lower_than_chips_differ(settled: Settled, factor: float, told: bool) -> None:
+    assert bool(found(settled, [factor] * 5, "clock")) is told
 
 
-def test_one_that_stands_out_a_little_must_do_so_twice(settled: Settled) -> None:
-    assert found(settled, {**peers(4), "d0": [0.5, 0.5, 0.585, 0.5]}) == []
-    (one,) = found(settled, {**peers(4), "d0": [0.5, 0.585, 0.585, 0.5]})
-    assert one.found == T0 + 3 * SCRAPE
-
-
-def test_one_that_does_as_much_more_work_is_none(settled: Settled) -> None:
-    assert found(settled, {**peers(5), "d0": [0.7] * 5}, {"d0": [0.42] * 5}) == []
+def test_one_with_more_to_do_is_none(settled: Settled) -> None:
+    assert found(settled, [1.4] * 8, "work") == []
 
 
 def test_all_slower_together_are_none(settled: Settled) -> None:
-    # longer sequences: everybody is busier, and does more
-    levels = [0.5, 0.5, 0.8, 0.8, 0.8]
-    assert found(settled, {f"{name}0": levels for name in "abcd"}, {f"{name}0": [0.3, 0.3, 0.48, 0.48, 0.48] for name in "abcd"}) == []
+    # longer sequences, or a slow network: each waits as long as the others
+    assert found(settled, [1.5] * 8, "busy", slow=()) == []
+
+
+def test_a_single_scrape_is_none(settled: Settled) -> None:
+    # a checkpoint that one rank writes for longer
+    assert found(settled, [1.5, 1.0, 1.0, 1.0], "late") == []
+
+
+def test_one_that_differs_from_the_start_is_found_when_it_has_lasted(settled: Settled) -> None:
+    rows = [
+        {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + SCRAPE * (n + 1), "model": "NVIDIA H100 80GB HBM3"}
+        | step(gpu, ("d0",), "late", 1.4)
+        for gpu in GPUS
+        for n in range(12)
+    ]
+    (one,) = seen_stragglers(settled(rows))
+    assert one.devices == (("node-d", "d0", None),)
+
+
+def test_a_gpu_of_another_model_is_none(settled: Settled) -> None:
+    rows = [
+        {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + SCRAPE * (n + 1)}
+        | ({**step(gpu, ("d0",), "clock", 1.4), "model": "NVIDIA A100-SXM4-80GB" if gpu == "d0" else "NVIDIA H100 80GB HBM3"})
+        for gpu in GPUS
+        for n in range(12)
+    ]
+    assert seen_stragglers(settled(rows)) == []
 
 
 def test_it_is_over_when_it_has_not_been_seen_for_some_scrapes(settled: Settled) -> None:
-    short = [0.5, 0.7, 0.7, *[0.5] * (GONE - 1), 0.7, *[0.5] * GONE]
-    (one,) = found(settled, {**peers(len(short)), "d0": short})
-    assert one.end == T0 + SCRAPE * len(short)
+    (one,) = found(settled, [1.4] * 3 + [1.0] * (GONE + 2), "clock")
+    assert one.end == T0 + SCRAPE * (BEFORE + 3)
 
 
 def test_a_whole_host_is_one_straggler(settled: Settled) -> None:
-    busy = {f"{name}{n}": [0.5] * 4 for name in "abc" for n in range(4)} | {f"d{n}": [0.8] * 4 for n in range(4)}
-    (one,) = found(settled, busy)
-    assert [gpu for _, gpu, _ in one.devices] == ["d0", "d1", "d2", "d3"]
+    gpus = [f"{host}{number}" for host in "abcd" for number in range(3)]
+    (one,) = found(settled, [1.4] * 4, "late", slow=("d0", "d1", "d2"), gpus=gpus)
+    assert [gpu for _, gpu, _ in one.devices] == ["d0", "d1", "d2"]
 
 
-def test_of_two_nobody_says_which_is_slow(settled: Settled) -> None:
-    assert found(settled, {"a0": [0.5] * 5, "b0": [0.9] * 5}) == []
+def test_of_two_the_one_that_changed_is_slow(settled: Settled) -> None:
+    (one,) = found(settled, [1.4] * 4, "clock", slow=("b0",), gpus=("a0", "b0"))
+    assert one.devices == (("node-b", "b0", None),)
 
 
 def test_stragglers_that_are_drawn_step_by_step_are_found() -> None:

@@ -92,14 +92,20 @@ def _straggler(one: Mapping[str, Any]) -> Problem:
         where={name: value for name, value in where.items() if value is not None},
         owner="the operators of the hosts",
         gpu_hours=0.0,
-        confidence="high" if one["busier"] >= STRAGGLES else "medium",
-        evidence=f"{one['busier']:.2f} times as busy as the others of its job, and no more work",
-        advice="compare it alone with another one (ullage bench drift); drain it if it is slower",
+        confidence="high" if one["longer"] >= STRAGGLES else "medium",
+        evidence=f"{one['longer']:.2f} times as long as the others of its job for the same work",
+        advice=STRAGGLER_ADVICE[one["sign"]],
         since=str(one["start"]),
     )
 
 
-STRAGGLES = 1.3  # times as busy as its peers: `SURE` of the finding, which a test holds equal
+STRAGGLES = 1.3  # times as long as its peers: `SURE` of the finding, which a test holds equal
+STRAGGLER_ADVICE = {
+    "clock": "look at its power and cooling: its clock is lower than that of the others; drain it until then",
+    "busy": "compare it alone with another one (ullage bench drift), and look at its memory errors; drain it if it is slower",
+    "late": "see what its host does (CPU, data loader, PCIe link): it rests while the others wait for it",
+    "link": "look at its NVLinks (nvidia-smi nvlink -e): they send packets again, and the job is slower",
+}
 
 
 def _evidence(facts: Sequence[Mapping[str, Any]]) -> str:

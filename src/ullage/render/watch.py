@@ -8,7 +8,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.svg.changes import change_picture
 from ullage.reports.watch.measures import MEASURES
-from ullage.reports.watch.seen_stragglers import SeenStraggler
+from ullage.reports.watch.seen_stragglers import SIGNS, SeenStraggler
 from ullage.reports.watch.watch import WatchReport
 from ullage.reports.watch.watched_changes import WatchedChange
 from ullage.views.declared import Document, Hours, Ratio, iso, plain
@@ -152,7 +152,8 @@ def _stragglers(stragglers: Sequence[SeenStraggler]) -> Table:
         Column("job", names_of="job"),
         Column("host", names_of="host"),
         Column("GPUs", UNCUT),
-        Column("as busy as its peers", FACTOR, key="busier"),
+        Column("seen by"),
+        Column("times as long as its peers", FACTOR, key="longer"),
     ]
     rows: list[list[Value | Cell]] = [
         [
@@ -161,7 +162,8 @@ def _stragglers(stragglers: Sequence[SeenStraggler]) -> Table:
             one.job,
             one.devices[0][0],
             ", ".join(gpu for _, gpu, _ in one.devices),
-            one.busier,
+            SIGNS[one.sign],
+            one.longer,
         ]
         for one in stragglers
     ]
@@ -182,11 +184,17 @@ _TABLE = (
 )
 
 
-_SLOW = "Devices that are busier than the others of their job at the same time and do no more work: the others wait for them."
+_SLOW = (
+    "Devices that need longer for the same work than the others of their job, which wait for them: their clock is lower, they compute for "
+    "longer, they come late, or an NVLink sends again."
+)
 
 
 class SeenStragglerDocument(Document):
-    """A device, or all of a host, that makes its job wait: since when, until when (null: it goes on), and how busy beside its peers."""
+    """A device, or devices of a host, that make their job wait: since when, until when (null: it goes on), by which sign, and how much.
+
+    `sign` is `clock`, `busy`, `late` or `link`; `longer` is how many times as long as their peers they need for the same work.
+    """
 
     cluster: str | None
     job: str
@@ -195,7 +203,8 @@ class SeenStragglerDocument(Document):
     start: str
     found: str
     end: str | None
-    busier: float
+    sign: str
+    longer: float
 
 
 class WatchedChangeDocument(Document):
@@ -281,7 +290,8 @@ def _straggler_document(one: SeenStraggler) -> SeenStragglerDocument:
         start=iso(one.start),
         found=iso(one.found),
         end=None if one.end is None else iso(one.end),
-        busier=one.busier,
+        sign=one.sign,
+        longer=one.longer,
     )
 
 

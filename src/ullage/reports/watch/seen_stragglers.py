@@ -1,158 +1,150 @@
-"""Stragglers as they come: a device that is busier than the others of its job at the same time and does no more work, scrape by scrape."""
+"""Stragglers as they come: devices that make their job wait, scrape by scrape, from settled samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from ullage.findings.fleet.straggler import straggling_devices
-from ullage.findings.fleet_evidence import DeviceOfJob
-from ullage.reports.fleet.groups import in_slices, stacked
-from ullage.reports.fleet.rated import rate
-from ullage.sums.job_courses import device_scrape_sums
+from ullage.reports.fleet.groups import in_slices
+from ullage.reports.watch.slow_devices import JobReadings, SlowSpell, slow_devices, window_numbers
 
-IN_A_ROW = 2  # scrapes in which a device must stand out: one may meet another part of a step than those of its peers
-CLEAR = 1.2  # times as busy as the others: one scrape is enough
-GONE = 4  # windows without it after which it is over: a slow device may look like the others for a moment
-LEAST_DEVICES = 3  # of a job: of two nobody can say which one is slow
-WHOLE = 0.7  # of the usual time of a window: of less its devices were seen at different times
+Device = tuple[str | None, str, str | None]  # host, GPU, MIG instance
+TOGETHER = 2  # windows within which devices of one host are found that are one straggler
+WHOLE_SECONDS_MS = 2_000  # from which intervals of scrapes are whole seconds
+SIGNS = {"clock": "lower clock", "busy": "computes for longer", "late": "comes late", "link": "NVLink sends again"}
+NAMES = ("cluster", "job", "host", "gpu", "mig", "model")
 
 
 @dataclass(frozen=True)
 class SeenStraggler:
     """Devices of a job that made it wait: from `start` on, known at `found`, to `end` (ms; None: to the last window).
 
-    `busier` is how many times as busy as the others they were when they were found.
+    `sign` says by what they were seen: `clock`, `busy`, `late` or `link` (see `slow_devices`); `longer` is how many times as long as the
+    others they needed for the same work when they were found.
     """
 
     cluster: str | None
     job: str
-    devices: tuple[tuple[str | None, str, str | None], ...]
+    devices: tuple[Device, ...]
     start: int
     found: int
-    busier: float
+    sign: str
+    longer: float
     end: int | None = None
 
 
-@dataclass
-class _Streak:
-    start: int
-    count: int = 0
-    silent: int = 0
-    found: int | None = None
-    busier: float = 0.0
-
-
-def seen_stragglers(samples: Any, window_ms: int, gpu: str | None = None, notes: list[str] | None = None) -> list[SeenStraggler]:
-    """Return the stragglers of settled samples (Ibis), in order of when they were found, by windows of so many ms: a scrape's interval."""
-    sums = stacked([device_scrape_sums(table, interval_ms=window_ms) for table in in_slices(samples, [] if notes is None else notes)])
-    if not len(sums):
-        return []
-    windows = _devices_by_window(sums, gpu)
-    found: list[SeenStraggler] = []
-    for (cluster, job), own in groupby(windows, key=lambda one: one[0]):
-        found += _of_job(cluster, job, [(at, devices) for _, at, devices in own], window_ms)
+def seen_stragglers(samples: Any, notes: list[str] | None = None) -> list[SeenStraggler]:
+    """Return the stragglers of settled samples (Ibis), in order of when they were found."""
+    table = pa.concat_tables([_readings(part) for part in in_slices(samples, [] if notes is None else notes)])
+    found = [one for cluster, job, rows in _jobs(table) for one in _of_job(cluster, job, table.take(rows))]
     return sorted(found, key=lambda one: (one.found, one.job))
 
 
-def _devices_by_window(sums: Any, gpu: str | None) -> Iterator[tuple[tuple[str | None, str], int, list[DeviceOfJob]]]:
-    """Yield (job, time of the last sample of a scrape, its devices) by job, in order of time."""
-    rated = rate(sums.sort_by([(name, "ascending") for name in ("cluster", "job", "bucket", "host", "gpu", "mig")]), gpu)
-    quiet = rated.sums["_quiet"].to_numpy(zero_copy_only=False).astype(bool)
-    column = {name: np.nan_to_num(rated.column(name)) for name in rated.sums.column_names if name.endswith(("_ms", "_sum"))}
-    words = {name: rated.words(name) for name in ("cluster", "job", "host", "gpu", "mig")}
-    buckets = rated.column("bucket").astype(np.int64).tolist()
-    last = rated.column("last_ms")
-    held, idle = column["span_ms"], np.where(quiet, column["span_ms"], 0.0)
-    sm = np.divide(column["sm_active_sum"], column["sm_active_ms"], out=np.full(len(held), np.nan), where=column["sm_active_ms"] > 0)
-    engine = np.divide(column["gr_active_sum"], column["gr_active_ms"], out=np.full(len(held), np.nan), where=column["gr_active_ms"] > 0)
-    rows = range(len(held))
-    for key, group in groupby(rows, key=lambda row: (words["cluster"][row], words["job"][row], buckets[row])):
-        own = list(group)
-        devices = [
-            DeviceOfJob(
-                gpu=str(words["gpu"][row]),
-                host=words["host"][row],
-                index=None,
-                mig=words["mig"][row],
-                model=None,
-                held=float(held[row]),
-                idle=float(idle[row]),
-                counted=float(rated.ofu_time[row]),
-                kept=float(np.nan_to_num(rated.ofu_part[row])),
-                tensor=float(np.nan_to_num(rated.tensor_part[row])),
-                engine=None if np.isnan(engine[row]) else float(engine[row]),
-                sm=None if np.isnan(sm[row]) else float(sm[row]),
-            )
-            for row in own
-        ]
-        yield (key[0], str(key[1])), max(int(last[row]) for row in own), devices
+def _readings(samples: Any) -> pa.Table:
+    """Return what one job's devices showed: activities from cycles where they are counted."""
+    cycles = samples.sm_cycles_delta.nullif(0)
+    own = samples.filter(samples.job.notnull() & (samples.sharers <= 1))
+    chosen = own.select(
+        *NAMES,
+        time=own.time.epoch_seconds() * 1000 + own.time.millisecond(),
+        tensor=(own.tensor_cycles_delta / cycles).coalesce(own.tensor_active),
+        sm=(own.sm_active_cycles_delta / cycles).coalesce(own.sm_active),
+        engine=own.gr_active,
+        clock=own.sm_clock,
+        replays=own.nvlink_replays,
+    )
+    table = chosen.to_pyarrow()
+    return table.cast(pa.schema([field.with_type(pa.string() if field.name in NAMES else field.type) for field in table.schema]))
 
 
-def _of_job(cluster: str | None, job: str, windows: Sequence[tuple[int, Sequence[DeviceOfJob]]], window_ms: int) -> Iterator[SeenStraggler]:
-    streaks: dict[tuple[str | None, str, str | None], _Streak] = {}
-    for at, devices in windows:
-        whole = [
-            one for one in devices if one.held >= WHOLE * window_ms and one.worked > 0 and one.busy is not None and one.ofu is not None
-        ]
-        slow = straggling_devices(whole) if len(whole) >= LEAST_DEVICES else []
-        named = {(one.host, one.gpu, one.mig): one for group in slow for one in group}
-        yield from _ended(cluster, job, streaks, named, at)
-        _lengthened(streaks, named, whole, at, window_ms)
-    yield from _stragglers_by_host(cluster, job, {place: streak for place, streak in streaks.items() if streak.found is not None}, None)
+def _jobs(table: pa.Table) -> Iterator[tuple[str | None, str, npt.NDArray[np.int64]]]:
+    """Yield each job of each cluster, with its rows."""
+    codes = np.zeros(len(table), np.int64)
+    for name in ("cluster", "job"):
+        words = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = codes * (len(words.dictionary) + 1) + words.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        if len(rows):
+            yield table["cluster"][int(rows[0])].as_py(), table["job"][int(rows[0])].as_py(), rows
 
 
-def _lengthened(
-    streaks: dict[tuple[str | None, str, str | None], _Streak],
-    named: Mapping[tuple[str | None, str, str | None], DeviceOfJob],
-    devices: Sequence[DeviceOfJob],
-    at: int,
-    window_ms: int,
-) -> None:
-    usual = float(np.median([one.busy or 0.0 for one in devices])) if devices else 0.0
-    for place, one in named.items():
-        streak = streaks.setdefault(place, _Streak(at - window_ms))
-        busier = (one.busy or 0.0) / usual if usual > 0 else 0.0
-        streak.count, streak.silent = streak.count + 1, 0
-        if streak.found is None and streak.count >= _needed(busier):
-            streak.found, streak.busier = at, busier
+def _of_job(cluster: str | None, job: str, table: pa.Table) -> Iterator[SeenStraggler]:
+    places, numbers = _devices(table)
+    times = table["time"].to_numpy().astype(np.int64)
+    window_ms = _interval(times, numbers)
+    if len(places) < 2 or window_ms is None:
+        return
+    windows = window_numbers(times, numbers, window_ms)
+    windows -= windows.min()
+    shape = (int(windows.max()) + 1, len(places))
+
+    def by_window(name: str) -> npt.NDArray[np.float64]:
+        values = np.full(shape, np.nan)
+        values[windows, numbers] = table[name].to_numpy().astype(float)
+        return values
+
+    last = np.zeros(shape[0], np.int64)
+    np.maximum.at(last, windows, times)
+    models: list[str | None] = [None] * len(places)
+    for number, model in zip(numbers.tolist(), table["model"].to_pylist(), strict=True):
+        models[number] = model
+    readings = JobReadings(
+        times=np.maximum.accumulate(last),
+        tensor=by_window("tensor"),
+        sm=by_window("sm"),
+        engine=by_window("engine"),
+        clock=by_window("clock"),
+        replays=np.diff(by_window("replays"), axis=0, prepend=np.nan),
+        hosts=tuple(host for host, _, _ in places),
+        models=tuple(models),
+    )
+    for spells in _by_host(places, slow_devices(readings, window_ms / 1000)):
+        ends = [None if one.end is None else int(readings.times[one.end]) for one in spells]
+        end = None if None in ends else max(filter(None, ends))
+        yield SeenStraggler(
+            cluster, job, tuple(sorted({places[one.device] for one in spells}, key=str)),
+            min(int(readings.times[one.start]) for one in spells), int(readings.times[spells[0].found]), spells[0].sign,
+            max(one.longer for one in spells), end,
+        )  # fmt: skip
 
 
-def _needed(busier: float) -> int:
-    """Return in how many scrapes in a row a device must stand out that is so many times as busy as the others."""
-    return 1 if busier >= CLEAR else IN_A_ROW
+def _devices(table: pa.Table) -> tuple[list[Device], npt.NDArray[np.int64]]:
+    """Return the devices of a job, and the number of each row's."""
+    names: dict[Device, int] = {}
+    numbers = [
+        names.setdefault((host, str(gpu), mig), len(names))
+        for host, gpu, mig in zip(*(table[name].to_pylist() for name in ("host", "gpu", "mig")), strict=True)
+    ]
+    return list(names), np.array(numbers, np.int64)
 
 
-def _ended(
-    cluster: str | None,
-    job: str,
-    streaks: dict[tuple[str | None, str, str | None], _Streak],
-    named: Mapping[tuple[str | None, str, str | None], DeviceOfJob],
-    at: int,
-) -> Iterator[SeenStraggler]:
-    over: dict[tuple[str | None, str, str | None], _Streak] = {}
-    for place in [place for place in streaks if place not in named]:
-        streak = streaks[place]
-        streak.silent += 1
-        if streak.found is None or streak.silent >= GONE:
-            del streaks[place]
-            if streak.found is not None:
-                over[place] = streak
-    yield from _stragglers_by_host(cluster, job, over, at)
+def _interval(times: npt.NDArray[np.int64], devices: npt.NDArray[np.int64]) -> int | None:
+    """Return the usual time (ms) between two readings of a device; None where none was read twice."""
+    order = np.lexsort((times, devices))
+    between = np.diff(times[order])[np.diff(devices[order]) == 0]
+    usual = float(np.median(between)) if len(between) else 0.0
+    if usual <= 0:
+        return None
+    return round(usual / 1000) * 1000 if usual >= WHOLE_SECONDS_MS else max(100, round(usual / 100) * 100)
 
 
-def _stragglers_by_host(
-    cluster: str | None, job: str, streaks: Mapping[tuple[str | None, str, str | None], _Streak], end: int | None
-) -> Iterator[SeenStraggler]:
-    """Yield what was found; devices of one host that were found at once are one straggler."""
-    by_host: dict[tuple[str | None, int], list[tuple[str | None, str, str | None]]] = {}
-    for place, streak in streaks.items():
-        by_host.setdefault((place[0], streak.found or 0), []).append(place)
-    for (_, found), places in by_host.items():
-        first = min(streaks[place].start for place in places)
-        busier = max(streaks[place].busier for place in places)
-        yield SeenStraggler(cluster, job, tuple(sorted(places, key=str)), first, found, busier, end)
+def _by_host(places: Sequence[Device], spells: Sequence[SlowSpell]) -> Iterator[list[SlowSpell]]:
+    """Yield spells of one sign in devices of one host that were found at nearly the same time, which are one straggler."""
+    groups: list[list[SlowSpell]] = []
+    for one in spells:
+        for own in reversed(groups):
+            first = own[0]
+            if one.found - first.found > TOGETHER:
+                continue
+            if first.sign == one.sign and places[first.device][0] == places[one.device][0] is not None:
+                own.append(one)
+                break
+        else:
+            groups.append([one])
+    yield from groups

@@ -104,7 +104,7 @@ def watch(
         least_change=least_change,
         changes=tuple(told),
         smaller=len(found) - len(told),
-        stragglers=tuple(seen_stragglers(within(believed, whole.window[1] - RECENT_MS, None), max(interval, 1), request.gpu)),
+        stragglers=tuple(seen_stragglers(within(believed, whole.window[1] - RECENT_MS, None))),
         command=request.command,
         notes=notes,
     )
