@@ -364,6 +364,40 @@ def chain() -> str:
         return Path("waterfall.svg").read_text(encoding="utf-8")
 
 
+def looks() -> str:
+    """A terminal of 120 by 22 in which `ullage top` looks at a simulated host."""
+    import io
+
+    import click
+    from click.testing import CliRunner
+    from rich.console import Console
+    from rich.text import Text
+
+    from ullage.cli import cli
+    from ullage.live.sampling.course import Course
+    from ullage.live.sampling.places import interval, recent
+    from ullage.problems import Problems
+    from ullage.render.top import WatchedMachine, fitted_view
+    from ullage.render.top_screen import TopScreen
+    from ullage.sources.source import Options, read_samples
+    from ullage.views.text import text
+
+    def paint(cell: str, value: float | None) -> str:
+        return cell if value is None else click.style(cell, fg="green" if value >= 0.8 else "yellow" if value >= 0.2 else "red")
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        asked = ["simulate", "--gpus", "8", "--hours", "1", "--faults", "none", "--counters", "--out", "host"]
+        CliRunner().invoke(cli, asked, catch_exceptions=False)
+        samples = recent(read_samples("host/samples", Options(), Problems()))
+    course = Course(interval(samples, 10.0))
+    course.add([samples])
+    shown = fitted_view(WatchedMachine(course, "node-17 by NVML", screen=TopScreen(sort="ofu", chosen=2)), 120, 22)
+    console = Console(file=io.StringIO(), record=True, width=120, height=22, force_terminal=True, color_system="truecolor")
+    console.print(Text.from_ansi(text(shown, width=120, fill=True, paint=paint)))
+    drawn = console.export_svg(title="ullage top", unique_id="top")
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.S)  # nothing is loaded from elsewhere
+
+
 def picture() -> str:
     """The waterfall of the demonstration."""
     return of_fleet(_demo())
@@ -414,6 +448,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/trace.svg": timeline,
     "images/waterfall.svg": chain,
     "images/glossary.svg": six_numbers,
+    "images/top.svg": looks,
     "../README.md": readme,
 }
 PAGES |= {name: functools.partial(shown, name) for name in showing()} | {"counters.md": counters} | benches() | schemas()

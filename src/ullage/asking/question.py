@@ -24,6 +24,16 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 
+class Keyboard(Protocol):
+    """The keys of whoever looks at a screen: a letter, or a word ("up", "enter", "escape", …)."""
+
+    def wait(self) -> str:
+        """Return the next key; "" when somebody woke it, or the terminal has another size."""
+
+    def wake(self) -> None:
+        """End a `wait`; fit for another thread and for a signal handler."""
+
+
 class Audience(Protocol):
     """Who follows an answer while it comes: somebody at a terminal, a pipe, or a program that wants JSON."""
 
@@ -41,6 +51,9 @@ class Audience(Protocol):
 
     def screens(self, first: str) -> AbstractContextManager[Callable[[Any], None]]:
         """Return what shows a report in place of the one before; `first` are words that stand there until then."""
+
+    def keyboard(self) -> AbstractContextManager[Keyboard]:
+        """Return what tells which keys are pressed; they are not shown."""
 
 
 @dataclass(frozen=True)

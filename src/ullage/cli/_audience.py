@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ullage.cli._ending import ended_by
+from ullage.cli._keyboard import TerminalKeyboard
 from ullage.cli.options import painter
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class TerminalAudience:
     def ended_by(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `stop` at the first Ctrl-C or SIGTERM."""
         return ended_by(stop)
+
+    def keyboard(self) -> AbstractContextManager[TerminalKeyboard]:
+        """Return what tells which keys are pressed at the terminal; none are where stdin is something else."""
+        return TerminalKeyboard()
 
     @contextmanager
     def screens(self, first: str) -> Iterator[Callable[[Any], None]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from ullage.asking import asked, read_prices
@@ -15,12 +17,17 @@ from ullage.asking.telemetry import LONGEST_INTERVAL, SHORTEST_INTERVAL, read_in
 from ullage.errors import UllageError, harmless, public
 
 if TYPE_CHECKING:
+    from ullage.asking.question import Keyboard
     from ullage.live.all_ranks import AllRanks
     from ullage.live.sampling.course import Course
+    from ullage.live.sampling.gpu_processes import GpuProcess, ProcessFacts
     from ullage.live.sampling.sampler import Sampler
     from ullage.problems import Problems
     from ullage.render.rank_trees import WatchedRun
     from ullage.render.top import WatchedMachine
+    from ullage.render.top_screen import TopScreen
+
+REMEMBERED_DEVICES = 512  # of which more than OFU is remembered, to be drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +44,9 @@ class TopQuestion:
         shown="2s",
     )
     once: bool = asked("Print once, as text; so it does where no terminal is.", False)
-    source: str | None = asked("Where to read, in place of this machine: what `ullage fleet` reads.", metavar="PLACE")
+    source: tuple[str, ...] = asked(
+        "Where to read, in place of this machine: what `ullage fleet` reads. Repeatable: several hosts.", (), metavar="PLACE", repeated=True
+    )
     run: str | None = asked(
         "In place of GPUs the ranks of a run that records into DIR: host and device trees, load balance, who is late.", metavar="DIR"
     )
@@ -70,9 +79,10 @@ def answer(question: TopQuestion, progress: Progress, command: str = "") -> Watc
     if question.run is not None:
         ranks = _ranks(question.run)
         return _with_ranks(watched_run(ranks), ranks)
-    looks = _Looks(question, min(question.every, 1.0) if question.source is None else question.every)
+    looks = _Looks(question, min(question.every, 1.0) if not question.source else question.every)
     with ExitStack() as stack:
-        looks.course.add(next(looks.readings(stack), []))
+        for feed in looks.feeds(stack):
+            looks.take(next(feed, []))
     return looks.last(complete=looks.problems.complete)
 
 
@@ -82,7 +92,7 @@ def goes_on(question: TopQuestion, audience: Audience) -> bool:
 
     if question.once or audience.as_json or not audience.at_terminal:
         return False
-    return question.source is None or lives(question.source)
+    return not question.source or any(lives(place) for place in question.source)
 
 
 def follow(question: TopQuestion, audience: Audience) -> WatchedMachine | WatchedRun:
@@ -90,65 +100,132 @@ def follow(question: TopQuestion, audience: Audience) -> WatchedMachine | Watche
     if question.run is not None:
         ranks = _ranks(question.run)
         return _with_ranks(_followed_ranks(ranks, question.every, audience), ranks)
-    looks = _Looks(question, question.every)
     with ExitStack() as stack:
-        readings = looks.readings(stack, audience)
-        with audience.screens("asking the GPUs …") as show:
-            for batches in readings:
-                looks.course.add(batches)
-                show(looks.machine())
-    return looks.last()
+        keyboard = stack.enter_context(audience.keyboard())
+        return _Looks(question, question.every).followed(stack, audience, keyboard)
 
 
 class _Looks:
-    """Readings of this machine or of a place, one after another, and what they come to."""
+    """Readings of this machine or of places, one after another, and what they come to."""
 
     def __init__(self, question: TopQuestion, interval: float) -> None:
         from ullage.live.sampling.course import Course
+        from ullage.live.sampling.gpu_processes import ProcessFacts
         from ullage.problems import Problems
 
         self.question, self.place = question, ""
         self.course: Course = Course(interval)
+        self.course.histories = REMEMBERED_DEVICES
         self.problems: Problems = Problems()
+        self.processes: list[GpuProcess] = []
+        self.screen: TopScreen | None = None
+        self._facts: ProcessFacts = ProcessFacts()
+        self._sampler: Sampler | None = None
+        self._stop = threading.Event()
 
-    def readings(self, stack: ExitStack, audience: Audience | None = None) -> Iterator[list[Any]]:
-        """Return the readings; with an audience, until somebody ends them."""
-        return self._local(stack, audience) if self.question.source is None else self._elsewhere(stack, audience)
+    def stop(self) -> None:
+        """End the readings; fit for a signal handler and for another thread."""
+        self._stop.set()
+        if self._sampler is not None:
+            self._sampler.stop()
 
-    def _local(self, stack: ExitStack, audience: Audience | None) -> Iterator[list[Any]]:
+    def feeds(self, stack: ExitStack) -> list[Iterator[list[Any]]]:
+        """Return the readings of each place, until somebody stops them."""
+        if not self.question.source:
+            return [self._local(stack)]
+        self.place = ", ".join(public(place) for place in self.question.source)
+        return [self._elsewhere(place) for place in self.question.source]
+
+    def take(self, batches: list[Any]) -> None:
+        """Take in a reading, and what stands beside it."""
+        from ullage.live.sampling.places import interval
+
+        if self.question.source and batches and not len(self.course):
+            every = self.course.interval
+            self.course.interval = max(every, interval(batches[0], every))
+            self.course.longest = max(self.course.longest, 2000 * self.course.interval)
+        self.course.add(batches)
+        if self._sampler is not None:
+            self.processes = self._facts.of(self._sampler.held, time.monotonic())
+            for device in self.course:
+                device.row.update(self._sampler.health.get((device.gpu, device.mig), {}))
+
+    def followed(self, stack: ExitStack, audience: Audience, keyboard: Keyboard) -> WatchedMachine:
+        """Show every look in place of the one before, as the keys say, until somebody ends it or nothing more comes; return the last."""
+        from ullage.render.top import listed
+        from ullage.render.top_screen import TopScreen, pressed
+
+        inbox: SimpleQueue[list[Any] | BaseException | None] = SimpleQueue()
+
+        def end() -> None:
+            self.stop()
+            keyboard.wake()
+
+        stack.enter_context(audience.ended_by(end))
+        feeds = self.feeds(stack)
+        stack.callback(self.stop)
+        for feed in feeds:
+            threading.Thread(target=_read_all, args=(feed, inbox, keyboard), daemon=True).start()
+        going, self.screen = len(feeds), TopScreen(sort=self.question.sort)
+        with audience.screens("asking the GPUs …") as show:
+            while going and not self._stop.is_set():
+                key = keyboard.wait()
+                chosen = pressed(self.screen, key, len(listed(self.machine()).rows)) if key else self.screen
+                if chosen is None:
+                    break
+                self.screen, fresh = chosen, False
+                while not inbox.empty():
+                    said = inbox.get()
+                    if isinstance(said, BaseException):
+                        raise said
+                    going -= said is None
+                    fresh = True
+                    self.take(said or [])
+                if len(self.course) and (key or not fresh or not self.screen.held):
+                    show(self.machine())
+        self.screen = None
+        return self.last()
+
+    def _local(self, stack: ExitStack) -> Iterator[list[Any]]:
         import socket
 
         from ullage.live.sampling.sampler import Sampler
 
         wanted = tuple(part for text in self.question.gpus for part in text.split(","))
-        sampler: Sampler = Sampler(self.course.interval, self.problems, gpus=wanted)
-        if audience is not None:
-            stack.enter_context(audience.ended_by(sampler.stop))
+        sampler: Sampler = Sampler(self.course.interval, self.problems, gpus=wanted, beside=True)
+        self._sampler = sampler
         stack.enter_context(sampler)
         self.course.limits = sampler.limits
         self.place = f"{socket.gethostname()} by {' and '.join(sampler.kinds)}"
         return sampler.readings()
 
-    def _elsewhere(self, stack: ExitStack, audience: Audience | None) -> Iterator[list[Any]]:
-        from ullage.live.sampling.places import interval, polled
+    def _elsewhere(self, place: str) -> Iterator[list[Any]]:
+        """Yield the readings of a place; beside others one that can't be read is counted, and asked again."""
+        from ullage.live.sampling.places import lives, polled
+        from ullage.sources.source import Options
 
-        stop, place = threading.Event(), self.question.source or ""
-        if audience is not None:
-            stack.enter_context(audience.ended_by(stop.set))
-        self.place = public(place)
-        course, every = self.course, self.course.interval
-        for tables in polled(place, every, self.problems, stop):
-            if tables and not len(course):
-                course.interval = max(every, interval(tables[0], every))
-                course.longest = max(course.longest, 2000 * course.interval)
-            yield tables
+        options = Options() if len(self.question.source) == 1 else Options(retries=0)  # it is asked again anyway
+        while True:
+            try:
+                yield from polled(place, self.course.interval, self.problems, self._stop, options)
+                return
+            except UllageError as error:
+                if len(self.question.source) == 1:
+                    raise
+                self.problems.drop("readings that failed", where=f"{public(place)}: {error.problem}")
+                self.problems.cut(f"{public(place)} can't be read")
+                yield []
+                if not lives(place) or self._stop.wait(self.course.interval):
+                    return
 
     def machine(self, complete: bool = True) -> WatchedMachine:
         """Return what they come to."""
         from ullage.render.top import WatchedMachine
 
         notes = tuple(self.problems.lines())
-        return WatchedMachine(self.course, self.place, self.question.sort, self.question.prices, notes, complete)
+        return WatchedMachine(
+            self.course, self.place, self.question.sort, self.question.prices, notes, complete, tuple(self.processes), self.screen
+        )
 
     def last(self, complete: bool = True) -> WatchedMachine:
         """Return what they came to. Raises UllageError where that is nothing."""
@@ -156,6 +233,18 @@ class _Looks:
         if not len(self.course):
             raise UllageError(f"{harmless(self.place)}: no GPU told anything", "; ".join(machine.notes) or "was it stopped at once?")
         return machine
+
+
+def _read_all(feed: Iterator[list[Any]], inbox: SimpleQueue[list[Any] | BaseException | None], keyboard: Keyboard) -> None:
+    """Hand on each reading of a feed, then None; what it raises is handed on, too."""
+    try:
+        for batches in feed:
+            inbox.put(batches)
+            keyboard.wake()
+        inbox.put(None)
+    except Exception as error:  # it is raised where the answer is made
+        inbox.put(error)
+    keyboard.wake()
 
 
 def _ranks(folder: str) -> AllRanks:
@@ -184,10 +273,24 @@ def _with_ranks(run: WatchedRun, ranks: AllRanks) -> WatchedRun:
 def _followed_ranks(ranks: AllRanks, every: float, audience: Audience) -> WatchedRun:
     """Show every look in place of the one before, until the run is over or somebody ends it; return the last."""
     stop, run = threading.Event(), watched_run(ranks)
-    with audience.ended_by(stop.set), audience.screens("reading the recordings …") as show:
+    with ExitStack() as stack:
+        keyboard = stack.enter_context(audience.keyboard())
+
+        def end() -> None:
+            stop.set()
+            keyboard.wake()
+
+        def look_again() -> None:
+            while not stop.wait(every):
+                keyboard.wake()
+
+        stack.enter_context(audience.ended_by(end))
+        stack.callback(stop.set)
+        show = stack.enter_context(audience.screens("reading the recordings …"))
+        threading.Thread(target=look_again, daemon=True).start()
         while True:
             show(run)
-            if run.whole.over or stop.wait(every):
+            if run.whole.over or keyboard.wait() in ("q", "Q", "escape") or stop.is_set():
                 return run
             try:
                 ranks.look()
@@ -202,6 +305,7 @@ _EXAMPLES = """
   ullage top --once                                once, as text
   ullage top --json | jq .ullage_gpus              once, for programs
   ullage top --source http://node-1:9400/metrics   another machine, by its exporter
+  ullage top --source http://n1:9400/metrics --source http://n2:9400/metrics    several hosts
   ullage top --source http://prometheus:9090       a fleet
   ullage top --run recordings/                     the ranks of `ullage run --keep recordings/` while they run
 """
@@ -214,7 +318,7 @@ QUESTION: RegisteredQuestion[TopQuestion, Any] = register(
         answer=answer,
         shown_by=lambda question: "ullage.render.top" if question.run is None else "ullage.render.rank_trees",
         examples=_EXAMPLES,
-        read_places=lambda question: [place for place in (question.source, question.run) if place is not None],
+        read_places=lambda question: [*question.source, *([] if question.run is None else [question.run])],
         goes_on=goes_on,
         follow=follow,
         only_reads=False,

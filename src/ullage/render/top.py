@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
 from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.live.sampling.course import Course
+from ullage.live.sampling.gpu_processes import GpuProcess
 from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
 from ullage.render.devices import ReadingDocument
+from ullage.render.top_panels import (
+    BLOCKS,
+    LINK_COLUMNS,
+    NARROW_LINKS,
+    NARROW_PROCESSES,
+    PROCESS_COLUMNS,
+    factor_table,
+    history_table,
+    key_table,
+    link_row,
+    process_rows,
+)
+from ullage.render.top_screen import TopScreen
 from ullage.views.declared import At, Document, Made, Ratio, Words, plain_data
-from ullage.views.notation import FIGURES, PERCENT, PERCENT_1, WORDS, Notation
-from ullage.views.numbers import moment
+from ullage.views.notation import FIGURES, PERCENT, PERCENT_1, UNCUT, WORDS, Notation
+from ullage.views.numbers import counted, moment
 from ullage.views.shown import ShownByView
 from ullage.views.table import GAP
-from ullage.views.view import Cell, Column, Headline, Section, Table, View, words_of
+from ullage.views.text import text
+from ullage.views.view import Cell, Column, Headline, Paragraph, Section, Table, Value, View, words_of
 
 RECENT_MS = 300_000  # what the small curve spans
 NARROW, WIDE = 10, 40  # cells of the small curve
 UNSEEN = 120  # columns where nobody looks: a pipe or a file
-BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE = ""  # its heading says what it spans
 
 # heading -> its notation; in the order in which they stand
@@ -31,13 +46,16 @@ _HEADS: dict[str, Notation] = {
 }  # fmt: skip
 # what room goes to
 _FIRST = ("GPU", "OFU", "mean", "tensor", "SM", "util", CURVE, "power, W", "clock, MHz", "°C", "held back by", "memory, GB")
-SORTS = ("gpu", "ofu", "mean", "util", "power", "temperature", "memory")
+ROOMY = 100  # columns from which a list shows all of its columns
+LEAST_ROWS = 1
+LEAST_NAME = 8  # characters of what a GPU is called
 
 
 @dataclass(frozen=True)
 class WatchedMachine(ShownByView, view="ullage.render.top"):
     """What is looked at: the devices, where they are read from, and how they are to be shown. `sort` is one of `SORTS`;
-    `complete` is whether all of the place could be read."""
+    `complete` is whether all of the place could be read. `processes` are those on its GPUs, where they can be known, and `screen` is what
+    somebody at a terminal has chosen to see."""
 
     course: Course
     place: str
@@ -45,18 +63,25 @@ class WatchedMachine(ShownByView, view="ullage.render.top"):
     prices: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     complete: bool = True
+    processes: tuple[GpuProcess, ...] = ()
+    screen: TopScreen | None = None
 
 
 def ordered(machine: WatchedMachine) -> list[Watched]:
     """Return the devices as they are to stand: by number; by OFU the emptiest first; by the others the highest first."""
-    found = list(machine.course)
-    if machine.sort == "gpu":
+    found, screen = list(machine.course), machine.screen or TopScreen(sort=machine.sort)
+    found = _sorted_devices(found, screen.sort)
+    return found[::-1] if screen.reverse else found
+
+
+def _sorted_devices(found: list[Watched], sort: str) -> list[Watched]:
+    if sort == "gpu":
         return found
     fields = {"util": "gpu_util", "power": "power", "temperature": "temperature", "memory": "memory_used"}
-    if machine.sort in ("ofu", "mean"):
-        values = {id(d): d.ofu if machine.sort == "ofu" else d.mean_ofu for d in found}
+    if sort in ("ofu", "mean"):
+        values = {id(d): d.ofu if sort == "ofu" else d.mean_ofu for d in found}
         return sorted(found, key=lambda d: (values[id(d)] is None, values[id(d)] or 0.0))
-    return sorted(found, key=lambda d: -(d.row.get(fields[machine.sort]) or 0.0))
+    return sorted(found, key=lambda d: -(d.row.get(fields[sort]) or 0.0))
 
 
 def curve(device: Watched, cells: int, span_ms: int = RECENT_MS) -> str:
@@ -102,6 +127,7 @@ def grid(machine: WatchedMachine, width: int) -> Table:
     found = ordered(machine)
     rows = [_cells(device, machine.course) for device in found]
     need = {head: _wide(Column(head, notation), [row[head] for row in rows]) for head, notation in _HEADS.items()}
+    need["GPU"] = room = min(need["GPU"], max(LEAST_NAME, width // 3))
     taken, used = set[str](), -len(GAP)
     for head in _FIRST:
         if used + len(GAP) + need[head] <= width:
@@ -115,7 +141,7 @@ def grid(machine: WatchedMachine, width: int) -> Table:
         drawn = [curve(device, cells, span) for device in found]
         rows = [{**row, CURVE: Cell(blocks, level=device.ofu)} for row, blocks, device in zip(rows, drawn, found, strict=True)]
         words = words[:cells]
-    columns = [Column(head or words, _HEADS[head], head or "curve") for head in heads]
+    columns = [Column(head or words, _HEADS[head], head or "curve", room=room + len(_MARK) if head == "GPU" else 0) for head in heads]
     return Table("devices", columns, [[row[head] for head in heads] for row in rows], brief=len(rows))
 
 
@@ -132,14 +158,106 @@ def view(machine: WatchedMachine, width: int = UNSEEN) -> View:
         subject="GPUs",
         headline=Headline(devices.headline(totals, now=True)),
         basis=[f"{harmless(machine.place, 60)}, {when}: {devices.basis(totals)}"],
-        sections=[Section("devices", "Devices", [grid(machine, width)])],
+        sections=[Section("devices", "Devices", [grid(machine, width)]), *_process_section(machine, width)],
         notes=_notes(machine),
     )
 
 
-def fitted_view(machine: WatchedMachine, width: int, height: int | None) -> View:  # noqa: ARG001 - a describer's `fitted`
-    """Return the answer as a terminal of this width shows it."""
-    return view(machine, width)
+def _process_section(machine: WatchedMachine, width: int) -> list[Section]:
+    """Return the processes as a section, none where none are known."""
+    if not machine.processes:
+        return []
+    rows = process_rows(machine.processes, machine.course, "gpu", reverse=False, tree=False)
+    return [Section("processes", "Processes", [_with_room("processes", PROCESS_COLUMNS, NARROW_PROCESSES, rows, width)])]
+
+
+def _with_room(name: str, columns: Sequence[Column], narrow: Sequence[int], rows: Sequence[Sequence[Value | Cell]], width: int) -> Table:
+    """Return a table of those columns for which a terminal has room."""
+    shown = range(len(columns)) if width >= ROOMY else narrow
+    return Table(name, [columns[place] for place in shown], [[row[place] for place in shown] for row in rows], brief=len(rows))
+
+
+def fitted_view(machine: WatchedMachine, width: int, height: int | None) -> View:
+    """Return the answer as a terminal of this size shows it: what somebody has chosen there, in as many lines as there are."""
+    if machine.screen is None:
+        return view(machine, width)
+    table, rest = listed(machine, width), replace(view(machine, width), sections=[], notes=[])
+    keys = Paragraph(_key_line(machine, machine.screen, width))
+    above = text(rest, width=width, fill=True).count("\n")
+    room = len(table.rows) if height is None else max(LEAST_ROWS, height - above - 5)  # blanks around, the heading, the keys
+    first = max(0, min(machine.screen.chosen - room // 2, len(table.rows) - room))
+    shown = replace(table, rows=table.rows[first : first + room], brief=room)
+    nothing = Paragraph(_NOTHING.get(table.name, "no row has these words"))
+    return replace(rest, sections=[Section(table.name, "", [shown if table.rows else nothing]), Section("keys", "", [keys])])
+
+
+_NOTHING = {
+    "processes": "no process is known here: a driver tells its own machine's alone, and a container sees its own",
+    "notes": "nothing to note",
+}
+
+
+def listed(machine: WatchedMachine, width: int = UNSEEN) -> Table:
+    """Return all rows of the list that somebody has chosen, where the chosen row is marked."""
+    screen = machine.screen or TopScreen()
+    if screen.panel == "processes":
+        rows = process_rows(machine.processes, machine.course, screen.process_sort, screen.reverse, screen.tree)
+        table = _with_room("processes", PROCESS_COLUMNS, NARROW_PROCESSES, rows, width)
+    elif screen.panel == "links":
+        table = _with_room(
+            "links", LINK_COLUMNS, NARROW_LINKS, [link_row(one, devices.named(one, machine.course)) for one in ordered(machine)], width
+        )
+    elif screen.panel == "history" and len(machine.course):
+        return history_table(chosen_device(machine), max(NARROW, width - 50))
+    elif screen.panel == "factors":
+        return factor_table(machine.course)
+    elif screen.panel == "notes":
+        return Table("notes", [Column("note", UNCUT)], [[harmless(line, 1000)] for note in _notes(machine) for line in wrap(note, width)])
+    elif screen.panel == "help":
+        return key_table()
+    else:
+        table = grid(machine, width - len(_MARK))
+    left = [row for row in table.rows if _has_words(table, row, screen.find)]
+    chosen = max(0, min(screen.chosen, len(left) - 1))
+    marked: list[Sequence[Value | Cell]] = [[_marked(row[0], place == chosen), *row[1:]] for place, row in enumerate(left)]
+    return replace(table, rows=marked, brief=len(marked))
+
+
+_MARK = "▸ "
+
+
+def _marked(cell: Value | Cell, chosen: bool) -> Cell:
+    return Cell(f"{_MARK if chosen else ' ' * len(_MARK)}{cell.value if isinstance(cell, Cell) else cell}")
+
+
+def _has_words(table: Table, row: Sequence[Value | Cell], words: str) -> bool:
+    shown = " ".join(
+        words_of(cell if isinstance(cell, Cell) else Cell(cell), column) for cell, column in zip(row, table.columns, strict=True)
+    )
+    return all(word in shown.casefold() for word in words.casefold().split())
+
+
+def chosen_device(machine: WatchedMachine) -> Watched:
+    """Return the device whose row is chosen among those that the filter leaves; there must be one."""
+    screen, found = machine.screen or TopScreen(), ordered(machine)
+    table = grid(machine, UNSEEN)
+    left = [device for device, row in zip(found, table.rows, strict=True) if _has_words(table, row, screen.find)] or found
+    return left[max(0, min(screen.chosen, len(left) - 1))]
+
+
+def _key_line(machine: WatchedMachine, screen: TopScreen, width: int) -> str:
+    """Return the last line: what was chosen, and the keys that matter here."""
+    if screen.typing:
+        return harmless(f"/{screen.find}▏ Enter keeps, Esc drops", width)
+    sort = screen.process_sort if screen.panel == "processes" else screen.sort
+    chosen = [f"by {sort}{' reversed' if screen.reverse else ''}"] if screen.panel in ("devices", "processes", "links") else []
+    chosen += [f"GPU {devices.named(chosen_device(machine), machine.course)}"] if screen.panel == "history" and len(machine.course) else []
+    chosen += [f"/{screen.find}"] if screen.find else []
+    chosen += ["HELD"] if screen.held else []
+    chosen += [f"{counted(len(_notes(machine)), 'note')} (n)"] if _notes(machine) and screen.panel != "notes" else []
+    keys = "q quit  h help  p processes  l links  Enter history  s sort  / filter"
+    line = "; ".join(chosen)
+    return harmless(f"{line}{'  ' if line else ''}{keys}"[:width], width)
 
 
 def _notes(machine: WatchedMachine) -> list[str]:
@@ -152,6 +270,23 @@ class TopDeviceDocument(ReadingDocument):
     mean_ofu: Ratio | None
     held_back_by: str | None
     unknown: Words
+
+
+class TopProcessDocument(Document):
+    """A process on a device: memory in B, `cpu` in CPUs' worth, `running` in s; null is not known."""
+
+    gpu: str
+    mig: str | None
+    pid: int
+    kind: str
+    user: str | None
+    job: str | None
+    sm_share: Ratio | None
+    gpu_memory: float | None
+    cpu: float | None
+    host_memory: float | None
+    running: float | None
+    command: str | None
 
 
 class TopDocument(Document):
@@ -168,6 +303,7 @@ class TopDocument(Document):
     cost_per_hour: Annotated[float | None, At("cost")]
     silent: int
     devices: Annotated[list[TopDeviceDocument], Made(list)]
+    processes: Annotated[list[TopProcessDocument], Made(list)]
     notes: list[str]
 
 
@@ -181,6 +317,7 @@ def record(machine: WatchedMachine) -> dict[str, Any]:
         place=machine.place,
         method=None if totals.ofu is None else "exact" if totals.exact else "sampled",
         devices=[_device_record(device) for device in ordered(machine)],
+        processes=[plain_data(TopProcessDocument, one, gpu=one.device[0], mig=one.device[1]) for one in machine.processes],
         notes=_notes(machine),
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.errors import UllageError, missing_extra
 from ullage.problems import Problems
 from ullage.sources.machine import GpuLibrary, Limits, rows
+from ullage.sources.nvml_health import BoardHealth, device_processes
 from ullage.sources.nvml_readings import UNITS, NvmlDevice, reading, take_sample
 from ullage.sources.source import Options, Place, source
 
@@ -66,11 +67,13 @@ def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterat
 
     Raises UllageError without driver or GPU.
     """
-    with opened_devices(nvml, problems) as devices:
+    with opened_devices(nvml, problems) as devices, BoardHealth(nvml, devices) as health:
         yield GpuLibrary(
             read=lambda moment: rows(moment, host, [reading(nvml, device, problems) for device in devices], UNITS, options, problems),
             limits={device.uuid: _limits(nvml, device) for device in devices if device.instance is None},
             processes=lambda: {(device.uuid, device.mig): _processes(nvml, device) for device in devices},
+            held=lambda: {(device.uuid, device.mig): device_processes(nvml, device) for device in devices},
+            health=health.read,
             shortest=SHORTEST,
             instances={own: (device.uuid, device.mig) for device in devices if (own := _own_uuid(nvml, device))},
         )

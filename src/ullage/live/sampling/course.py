@@ -6,6 +6,7 @@ a machine that is watched and the file that is kept of it give one OFU.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.mig import mig_share
-from ullage.live.sampling.watched_device import Watched
+from ullage.live.sampling.watched_device import REMEMBERED, Watched
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree, tree
 from ullage.sources.machine import Device as Key
@@ -55,6 +56,7 @@ class Course:
         self.start: int | None = None
         self.last = 0
         self._devices: dict[Key, Watched] = {}
+        self.histories = 0  # devices of which more than OFU is remembered
 
     def __iter__(self) -> Iterator[Watched]:
         """Yield the devices in their order."""
@@ -96,6 +98,8 @@ class Course:
     def _new(self, key: Key, row: Mapping[str, Any]) -> Watched:
         chip = _chip(row["model"] or self.model)
         device = Watched(*key, {}, chip, _share(key[1], chip), self.limits.get(key[0], Limits()))
+        if len(self._devices) < self.histories:
+            device.history = deque(maxlen=REMEMBERED)
         self._devices[key] = device
         return device
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Self
 
@@ -22,7 +22,7 @@ from ullage.errors import UllageError, harmless
 from ullage.live.sampling.holders import ProcessOwners
 from ullage.live.sampling.kinds import KINDS, GpuReader
 from ullage.problems import Problems
-from ullage.sources.machine import GpuLibrary, Limits
+from ullage.sources.machine import Device, DeviceProcess, GpuLibrary, Limits
 from ullage.sources.source import Options
 
 OPENING = 20.0  # seconds that a library may take to open
@@ -39,13 +39,16 @@ class _Told:
     error: str = ""
     turn: int = 0
     batch: pa.RecordBatch | None = None
+    held: Mapping[Device, list[DeviceProcess]] = field(default_factory=dict)
+    health: Mapping[Device, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Sampler:
     """The open GPUs of this machine; a context manager. `readings` yields what they tell, `stop` ends it from anywhere.
 
     `interval` and `patience` (how long an answer may be late) are seconds; `gpus` are numbers or UUIDs, none for all;
-    `attach` adds whose processes compute on each. Entering raises UllageError, naming each library that was tried and why
+    `attach` adds whose processes compute on each; with `beside` each reading brings the processes on each device and its errors, which
+    stand in `held` and `health` until the next. Entering raises UllageError, naming each library that was tried and why
     it failed, when no GPU can be read.
     """
 
@@ -56,6 +59,7 @@ class Sampler:
         *,
         gpus: Sequence[str] = (),
         attach: bool = False,
+        beside: bool = False,
         kinds: Sequence[GpuReader] = KINDS,
         patience: float = 2.0,
         opening: float = OPENING,
@@ -64,7 +68,9 @@ class Sampler:
         self.interval, self.problems, self.gpus = interval, problems, tuple(gpus)
         self.limits: dict[str, Limits] = {}
         self.kinds: list[str] = []
-        self._wanted, self._patience, self._opening = kinds, patience, opening
+        self.held: dict[Device, list[DeviceProcess]] = {}
+        self.health: dict[Device, Mapping[str, float]] = {}
+        self._wanted, self._patience, self._opening, self._beside = kinds, patience, opening, beside
         self._options, self._host = options or Options(), socket.gethostname()
         self._holders = ProcessOwners() if attach else None
         self._told: SimpleQueue[_Told | None] = SimpleQueue()
@@ -162,6 +168,8 @@ class Sampler:
             self._turn[told.kind.name] = max(told.turn, self._turn.get(told.kind.name, 0))
             if told.batch is not None and told.kind.name in self.kinds:
                 found.append(told.batch)
+                self.held |= told.held
+                self.health |= told.health
         return found
 
     def _chosen(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -202,8 +210,9 @@ class Sampler:
         while not self._stop.wait(max(0.0, max(self._begin + turn * self.interval, last + machine.shortest) - time.monotonic())):
             last = time.monotonic()
             batch = self._batch(kind, machine)
+            held, health = self._about(kind, machine)
             if self._told.qsize() < MOST_WAITING:
-                self._told.put(_Told(kind, turn=turn, batch=batch))
+                self._told.put(_Told(kind, turn=turn, batch=batch, held=held, health=health))
             else:
                 self.problems.drop("readings that nobody took in time", where=kind.name)
             turn = max(turn + 1, int((time.monotonic() - self._begin) / self.interval) + 1)  # what a stall swallowed is a gap
@@ -217,3 +226,14 @@ class Sampler:
         except Exception as error:
             self.problems.drop("readings that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
         return None
+
+    def _about(
+        self, kind: GpuReader, machine: GpuLibrary
+    ) -> tuple[Mapping[Device, list[DeviceProcess]], Mapping[Device, Mapping[str, float]]]:
+        """Return the processes on each device and its errors, where somebody looks at them."""
+        if self._beside:
+            try:
+                return machine.held(), machine.health()
+            except Exception as error:  # the readings go on without it
+                self.problems.drop("readings of processes and errors that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
+        return {}, {}

@@ -14,6 +14,7 @@ from ullage.sources.machine import Limits
 from ullage.tables import FIELDS
 
 REMEMBERED = 600  # readings of a device that are kept for drawing
+HISTORIES = ("tensor_active", "sm_active", "gpu_util", "power", "sm_clock", "memory_used", "temperature")  # what is drawn beside OFU
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock", "power")
 
 Method = Literal["exact", "sampled"]
@@ -44,7 +45,8 @@ class Watched:
     """One GPU or MIG instance: who it is, what it told last, and the sums since the start.
 
     `row` is its last sample, in SI units; `ofu` is that of the time since the reading before, `method` how it was found;
-    `course` holds its last readings as (time, the ms that it stands for, OFU).
+    `course` holds its last readings as (time, the ms that it stands for, OFU), and `history`, where it is kept, what `HISTORIES` names at
+    the same times.
     """
 
     gpu: str
@@ -62,6 +64,7 @@ class Watched:
     tensor_cycles: Mean = field(default_factory=Mean)  # the part is cycles, not a product
     sm_cycles: float = 0.0
     course: deque[tuple[int, float, float | None]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    history: deque[tuple[float | None, ...]] | None = None
 
     def add(self, row: dict[str, Any], time: int, longest: float, first: float) -> None:
         """Take in a later row of this device; `first` is what the first one stands for."""
@@ -78,6 +81,8 @@ class Watched:
         self.ofu = now if exact is None else exact
         self.method = None if self.ofu is None else "sampled" if exact is None else "exact"
         self.course.append((time, span, self.ofu))
+        if self.history is not None:
+            self.history.append(tuple(row.get(name) for name in HISTORIES))
 
     def set_back(self, by: int) -> None:
         """Move all that is known to `by` ms earlier: the clock was set back."""

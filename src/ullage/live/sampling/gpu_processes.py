@@ -1,0 +1,95 @@
+"""The processes that work on a GPU, as somebody at this machine sees them: whose, since when, how much of the host they use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ullage.live.sampling.holders import ProcessOwners
+from ullage.sources.machine import Device, DeviceProcess
+
+DEEPEST = 32  # ancestors of a process that are followed
+LONGEST_COMMAND = 400  # characters of a command line that are kept
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process on a device; what can't be found out is None. Times in s, memory in B, `cpu` in CPUs' worth since the look before.
+
+    `parents` are the commands and numbers of its ancestors, the nearest first, without the first process of the machine.
+    """
+
+    device: Device
+    pid: int
+    kind: str = ""
+    gpu_memory: float | None = None
+    sm_share: float | None = None
+    user: str | None = None
+    job: str | None = None
+    command: str | None = None
+    cpu: float | None = None
+    host_memory: float | None = None
+    running: float | None = None
+    parents: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass
+class ProcessFacts:
+    """What /proc says of processes; CPU time is compared with that of the look before."""
+
+    proc: Path = Path("/proc")
+    owners: ProcessOwners | None = None
+    ticks: float = float(os.sysconf("SC_CLK_TCK"))
+    page: int = os.sysconf("SC_PAGE_SIZE")
+    _before: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def of(self, held: Mapping[Device, Iterable[DeviceProcess]], now: float) -> list[GpuProcess]:
+        """Return the processes of each device at a time `now` (s, of a clock that only goes forward)."""
+        owners = self.owners = self.owners or ProcessOwners(self.proc)
+        found, seen = [], dict[int, tuple[float, float]]()
+        for device, processes in held.items():
+            for one in processes:
+                stat = self._stat(one.pid)
+                job, user = owners.holder(one.pid)
+                cpu, memory, running = None, None, None
+                if stat is not None:
+                    used = (float(stat[11]) + float(stat[12])) / self.ticks
+                    memory, running = float(stat[21]) * self.page, self._uptime() - float(stat[19]) / self.ticks
+                    since, before = self._before.get(one.pid, (now, used))
+                    cpu = max(0.0, used - before) / (now - since) if now > since else None
+                    seen[one.pid] = (now, used)
+                facts = {"user": user, "job": job, "command": self._command(one.pid), "cpu": cpu, "host_memory": memory, "running": running}
+                found.append(GpuProcess(device, one.pid, one.kind, one.memory, one.sm_share, parents=self._parents(stat), **facts))  # type: ignore[arg-type]
+        self._before = seen
+        return found
+
+    def _stat(self, pid: int) -> list[str] | None:
+        """Return the fields of a process from its state on, None for one that is not here."""
+        try:
+            words = (self.proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return words if len(words) > 21 else None
+
+    def _uptime(self) -> float:
+        try:
+            return float((self.proc / "uptime").read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return float("nan")
+
+    def _command(self, pid: int) -> str | None:
+        try:
+            with (self.proc / str(pid) / "cmdline").open("rb") as file:
+                words = file.read(LONGEST_COMMAND).rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+            return words or f"[{(self.proc / str(pid) / 'comm').read_text(errors='replace').strip()}]"
+        except OSError:
+            return None
+
+    def _parents(self, stat: list[str] | None) -> tuple[tuple[int, str], ...]:
+        found: list[tuple[int, str]] = []
+        while stat is not None and len(found) < DEEPEST and (parent := int(stat[1])) > 1:
+            found.append((parent, self._command(parent) or "?"))
+            stat = self._stat(parent)
+        return tuple(found)
