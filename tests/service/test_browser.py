@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.command_line import ask
 from tests.fleet.servers import wait_for
 from tests.service.running import Client, hour, service, small_store
 from ullage.service import server
@@ -23,7 +24,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 # axe-core, from npm: `npm install --no-save axe-core` in the repository's folder, or named by ULLAGE_AXE
 AXE = Path(os.environ.get("ULLAGE_AXE") or Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js")
-PATHS = (*(page.path for page in PAGES), "/job/4711", "/store/info", "/?since=30m&against=30m&by=user", "/?where=user=ann", "/nowhere")
+PATHS = (
+    *(page.path for page in PAGES),
+    *("/upload", "/job/4711", "/store/info", "/?since=30m&against=30m&by=user", "/?where=user=ann", "/nowhere"),
+)
 QUICK = ("/", "/job/4711", "/map")
 EVERY = [path if path in QUICK else pytest.param(path, marks=pytest.mark.full) for path in PATHS]
 SIZES = {"page": (1440, 900), "phone": (390, 844)}
@@ -225,6 +229,20 @@ def test_the_map_is_a_table_for_who_reads_it_and_an_area_leads_to_its_owner(clie
         page.keyboard.press("Enter")
         page.wait_for_url("**#where")
         assert visit.wrong == []
+
+
+def test_a_profile_that_is_dropped_gives_its_report(client: Client, browser: Any, tmp_path: Path) -> None:
+    assert ask("simulate", "trace", "--ranks", "1", "--steps", "2", "--out", str(tmp_path / "made")).code == 0
+    (profile,) = (tmp_path / "made").glob("training*.json")
+    (tmp_path / "none").write_text("no profile")
+    with Visit(browser, client, "/upload") as visit:
+        page, said = visit.page, visit.page.locator("section [role=status]")
+        page.locator("input[type=file]").set_input_files(tmp_path / "none")
+        wait_for(lambda: "unknown format" in said.inner_text())
+        visit.wrong = [one for one in visit.wrong if "status of 422" not in one]  # a browser tells its console of each
+        page.locator("input[type=file]").set_input_files(profile)
+        page.wait_for_url("**/upload/*")
+        assert "parallel efficiency" in page.locator("h1").inner_text() and visit.wrong == []
 
 
 def test_a_page_that_is_asked_for_again_keeps_its_policy(client: Client, browser: Any) -> None:

@@ -64,6 +64,11 @@ class Access:
     hosts: tuple[str, ...] = LOOPBACK
     roles: tuple[tuple[str, GivenRole], ...] = ()
 
+    @property
+    def everybody(self) -> bool:
+        """Whether everybody who reaches the port may ask: it has no tokens."""
+        return not (self.token or self.roles)
+
     def role_of(self, headers: Headers) -> GivenRole | None:
         """Return what a request may do, None where nothing: by its bearer token, or the password of a browser's dialog."""
         tokens = (*((self.token, GivenRole(acts=True)) for _ in (self.token,) if self.token), *self.roles)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from ullage.service.access import Access, GivenRole
 from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, silence
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
-from ullage.service.guard import ROLE
+from ullage.service.guard import ROLE, UPLOADS
 from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
@@ -30,6 +32,17 @@ from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, reque
 from ullage.service.settings import TOKEN
 from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
+from ullage.service.uploads import (
+    LARGEST_UPLOAD,
+    RECEIVE_S,
+    WAITING,
+    UploadBook,
+    UploadRefusedError,
+    UploadReport,
+    same_origin,
+    upload_view,
+)
+from ullage.service.workers import BesideWorkers
 from ullage.views.declared import iso
 from ullage.views.html import html
 from ullage.views.json_text import json_text
@@ -66,8 +79,10 @@ class Service:
     kept_page: Path | None = None  # the file with the first page as it was made last
     patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
     alerting: Alerting | None = None
+    uploads: UploadBook | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     packer: AnswerPacker = field(default_factory=AnswerPacker)
+    reading: BesideWorkers = field(default_factory=lambda: BesideWorkers("uploads", WAITING + 2))  # of profiles; they wait for a process
     live: LivePages = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
 
@@ -106,6 +121,10 @@ class Service:
             Route("/api/v1/alerts", self.alerts_api),
             Route("/api/v1/alerts/acknowledge", self.acknowledge, methods=["POST"]),
             Route("/api/v1/silences", self.silence, methods=["POST"]),
+            Route("/upload", self.upload_page),
+            Route("/upload/{id}", self.uploaded),
+            Route(UPLOADS, self.upload, methods=["POST"]),
+            Route("/api/v1/uploads/{id}", self.uploaded_api),
             Route("/api/v1/job/{id:path}", self._api("job")),
             Route("/job/{id:path}", self._page(_JOB_PAGE)),
         ]
@@ -238,6 +257,65 @@ class Service:
             return _json(await self.book.beside(lambda: keep(alerting, body)))
         except UllageError as error:
             return _problem(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
+
+    async def upload_page(self, http: HttpRequest) -> Response:
+        """Show the page where profiles are dropped."""
+        if self.uploads is None:
+            return self._no_answer(http, None, 404, *_NO_UPLOADS)
+        frame = frame_of(http.url.path, (), None, self.state.page_state(), largest=LARGEST_UPLOAD)
+        return Response(html(upload_view(), frame), media_type=KINDS["html"])
+
+    async def upload(self, http: HttpRequest) -> Response:
+        """Take a profile, and say where its report is."""
+        if self.uploads is None:
+            return _problem(404, *_NO_UPLOADS)
+        if not (_role(http).acts or self.access.everybody):
+            return _problem(403, "only who has a token that lets one act may send a profile", "")
+        if not same_origin(http.headers):
+            return _problem(415, "a profile is sent as application/octet-stream", f"curl --data-binary @FILE -H '{_PROFILE}' …{UPLOADS}")
+        book = self.uploads
+        with tempfile.TemporaryFile() as profile:
+            try:
+                async with asyncio.timeout(RECEIVE_S):
+                    async for part in http.stream():
+                        profile.write(part)
+                profile.flush()
+                name = await asyncio.wrap_future(self.reading.begin(lambda: book.report_on(profile)))
+            except TimeoutError:
+                return _problem(408, f"the profile took longer than {RECEIVE_S:.0f} s to come", "")
+            except OSError as error:
+                return _problem(503, f"the profile can't be kept while it is read: {error.strerror}", "")
+            except UploadRefusedError as error:
+                return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
+            except UllageError as error:
+                return _problem(422, error.problem, error.hint)
+        return _json({"id": name, "page": f"/upload/{name}", "document": f"{UPLOADS}/{name}"})
+
+    async def uploaded(self, http: HttpRequest) -> Response:
+        """Show the report on a profile."""
+        try:
+            report = self._upload_report(http)
+        except NoSuchNameError as error:
+            return self._no_answer(http, None, 404, error.problem, error.hint)
+        frame = frame_of(http.url.path, (), None, self.state.page_state())
+        return await self._packed(http, lambda: report.framed(frame), "html")
+
+    async def uploaded_api(self, http: HttpRequest) -> Response:
+        """Give the report on a profile."""
+        try:
+            report = self._upload_report(http)
+        except NoSuchNameError as error:
+            return _problem(404, error.problem, error.hint)
+        return await self._packed(http, lambda: report.document, "json")
+
+    def _upload_report(self, http: HttpRequest) -> UploadReport:
+        if self.uploads is None:
+            raise NoSuchNameError(*_NO_UPLOADS)
+        return self.uploads.report(http.path_params["id"])
+
+    async def _packed(self, http: HttpRequest, written: Callable[[], bytes], form: str) -> Response:
+        response: Response = await self.book.beside(lambda: self.packer.response(written(), KINDS[form], {}, http.headers))
+        return response
 
     def _api(self, name: str) -> Handler:
         async def answer(http: HttpRequest) -> Response:
@@ -376,6 +454,8 @@ def application(service: Service) -> Starlette:
     return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
 
 
+_NO_UPLOADS = ("this service takes no profiles", 'the setting `uploads = "on"` makes it')
+_PROFILE = "Content-Type: application/octet-stream"
 _ALERTS_OF_ALL = "alerts are of the whole fleet, and this token is for a part of it"
 
 

@@ -12,11 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ullage.service.access import Access
 from ullage.service.live_script import LIVE_SCRIPT
+from ullage.service.uploads import LARGEST_UPLOAD
 from ullage.views.json_text import json_text
 from ullage.views.page import site_policy
 
 LARGEST_BODY = 64 * 1024  # bytes that a request may send
 OPEN = ("/healthz", "/readyz")  # an orchestrator asks these, and has no token
+UPLOADS = "/api/v1/uploads"  # where profiles are sent
 ROLE = "ullage.role"  # where a request's scope has what it may do
 
 _PAGES_MAY = site_policy(LIVE_SCRIPT)
@@ -51,7 +53,7 @@ class Guard:
 
         try:
             refusal = self._refusal(scope)
-            await (refusal or self.inner)(scope, _bounded(receive), sending)
+            await (refusal or self.inner)(scope, _bounded(receive, largest_body(scope["path"])), sending)
         finally:
             self.counts[status] = self.counts.get(status, 0) + 1
             took = round((self.clock() - started) * 1000, 1)
@@ -66,9 +68,9 @@ class Guard:
             return _refused(
                 401, "this service wants its token", "send 'Authorization: Bearer TOKEN', or TOKEN as a password", challenge=True
             )
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            return _refused(413, f"a request may send {LARGEST_BODY:,} bytes", "send less")
+        length, most = headers.get("content-length", "0"), largest_body(scope["path"])
+        if not length.isdigit() or int(length) > most:
+            return _refused(413, f"a request may send {most:,} bytes", "send less")
         return None
 
 
@@ -76,14 +78,19 @@ class TooLargeError(Exception):
     """A request sends more than it may, and did not say so."""
 
 
-def _bounded(receive: Receive) -> Receive:
+def largest_body(path: str) -> int:
+    """Return how many bytes a request to an address may send."""
+    return LARGEST_UPLOAD if path == UPLOADS else LARGEST_BODY
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
     seen = 0
 
     async def bounded() -> Message:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
-        if seen > LARGEST_BODY:
+        if seen > most:
             raise TooLargeError
         return message
 

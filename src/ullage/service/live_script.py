@@ -1,9 +1,9 @@
-"""The script of the service's pages that hear what is new (`live`), named by hash in their security policy."""
+"""The script of the service's pages: they hear what is new (`live`), and one sends profiles (`uploads`). Their policy names it by hash."""
 
 from __future__ import annotations
 
 # What a page of the service does with it: no word becomes markup.
-LIVE_SCRIPT = """
+_HEARD = """
 const site = document.querySelector("header.site[data-version]");
 if (site && window.EventSource) {
   const news = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search));
@@ -42,3 +42,39 @@ if (site && window.EventSource) {
   });
 }
 """
+
+# The box is made by the script, for without it nothing could be sent.
+_SENT = """
+const profile = document.querySelector("header[data-upload]");
+if (profile) {
+  const place = document.querySelector("#profile"), box = document.createElement("input"), said = document.createElement("p");
+  const label = document.createElement("label"), tools = document.createElement("div");
+  box.type = "file";
+  tools.className = "tools";
+  label.append("Profile", box);
+  tools.append(label);
+  said.setAttribute("role", "status");
+  place.after(tools, said);
+  let busy = false;
+  const send = async file => {
+    if (busy || !file) return;
+    if (file.size > +profile.dataset.upload) { said.textContent = "This file is too large to be sent."; return; }
+    busy = true;
+    said.textContent = `${file.name} is being sent and read …`;
+    try {
+      const answer = await fetch("/api/v1/uploads", {method: "POST", body: file, headers: {"Content-Type": "application/octet-stream"}});
+      const found = await answer.json();
+      if (answer.ok) { location.href = found.page; return; }
+      said.textContent = [found.error.problem, found.error.hint].filter(Boolean).join(": ");
+    } catch (_) {
+      said.textContent = "The file could not be sent.";
+    }
+    busy = false;
+  };
+  box.addEventListener("change", () => send(box.files[0]));
+  addEventListener("dragover", event => event.preventDefault());
+  addEventListener("drop", event => { event.preventDefault(); send(event.dataTransfer.files[0]); });
+}
+"""
+
+LIVE_SCRIPT = _HEARD + _SENT

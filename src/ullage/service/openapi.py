@@ -36,7 +36,7 @@ def openapi_document(alerts: bool = False) -> str:
         {
             "openapi": "3.1.0",
             "info": {"title": "Ullage", "version": ullage.__version__, "description": "How far GPUs fall short of full."},
-            "paths": paths | _OWN | {"/api/v1/reported": {"post": _reported(parts)}},
+            "paths": paths | _OWN | _UPLOADS | {"/api/v1/reported": {"post": _reported(parts)}},
             "components": {"schemas": parts, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         }
     )
@@ -178,6 +178,27 @@ def _plain(summary: str, media: str, statuses: dict[str, str]) -> dict[str, Any]
     return {"get": {"summary": summary, "responses": answers}}
 
 
+_SENT_PROFILE = {
+    "operationId": "upload",
+    "summary": "A profile, for its report",
+    "security": [{"token": []}],
+    "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
+    "responses": {
+        "200": {"description": "Where the report is: id, page, document.", "content": {"application/json": {"schema": {"type": "object"}}}},
+        **{
+            status: _problem(why)
+            for status, why in {
+                "403": "The token is missing.",
+                "404": "This service takes no profiles.",
+                "413": "It is too large.",
+                "415": "It does not come as application/octet-stream.",
+                "422": "It can't be read, or not within the limits of an upload.",
+                "503": "Others wait.",
+            }.items()
+        },
+    },
+}
+_UPLOADS = {"/api/v1/uploads": {"post": _SENT_PROFILE}}
 _OWN = {
     "/healthz": _plain("Whether the process serves", "application/json", {"200": "It does."}),
     "/readyz": _plain("Whether there is an answer", "application/json", {"200": "There is.", "503": "There is none yet, and why."}),

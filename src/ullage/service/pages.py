@@ -47,34 +47,44 @@ PAGES = (
 class PageState:
     """What every page says of where its numbers come from: in words, and whether that gives rise to doubt.
 
-    `first` is the time (ISO) of the first sample; "" where there is none. With `alerts` there is a page of them.
+    `first` is the time (ISO) of the first sample; "" where there is none. With `alerts` there is a page of them, with `uploads` one that
+    takes profiles.
     """
 
     words: Sequence[str] = ()
     doubts: Sequence[str] = ()
     first: str = ""
     alerts: bool = False
+    uploads: bool = False
 
 
 ALERTS = ServicePage("/alerts", "Alerts", "alerts")  # where the service raises any
+UPLOAD = ServicePage("/upload", "Upload", "upload")  # where it takes profiles
 
 
-def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState, version: str = "") -> PageFrame:
+def frame_of(
+    path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState, version: str = "", largest: int = 0
+) -> PageFrame:
     """Return what stands around the page at an address: the pages, the state of the source, the form, and the same answer's other forms.
 
-    A page of a `version` of the store hears of later ones.
+    A page of a `version` of the store hears of later ones; one that takes a profile takes so many bytes as the `largest`.
     """
     kept = tuple(pair for pair in query if pair[0] in _CARRIED)
     top = element(
         "header",
         element("a", "Skip to the report", href="#report", class_="skip"),
-        element("nav", [_link(page, path, kept) for page in (*PAGES, *([ALERTS] if state.alerts else []))], aria_label="Pages"),
+        element(
+            "nav",
+            [_link(page, path, kept) for page in (*PAGES, *([ALERTS] if state.alerts else []), *([UPLOAD] if state.uploads else []))],
+            aria_label="Pages",
+        ),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
         element("p", _source_words(state), *_window_words(path, query, request, state)) if state.words else None,
         _form(path, query, request) if request is not None and request.name in _OF_FLEET else None,
         _forms_line(request, query) if request is not None else None,
         class_="site",
         data_version=version or None,
+        data_upload=largest or None,
     )
     return PageFrame(top, _address_in(kept), LIVE_SCRIPT)
 

@@ -89,7 +89,9 @@ class RunningService:
     def close(self, patience: float = 1.0) -> bool:
         """Let go of everything, and return whether nothing is at work any more."""
         filled = self.filler is None or self.filler.stop(patience)
-        answered = self.service.book.close(patience)
+        if self.service.uploads is not None:
+            self.service.uploads.close()
+        answered = self.service.reading.close(patience) and self.service.book.close(patience)
         if self.service.state.keeps is not None:
             self.service.state.keeps.cleanup()
         return filled and answered

@@ -52,6 +52,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     answer_limit: str = "60s"
     alert_every: str = ""
     alert_file: str = ""
+    uploads: Literal["", "on", "off"] = ""
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
 

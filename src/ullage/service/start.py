@@ -28,6 +28,7 @@ from ullage.service.server import Filler, RunningService
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import FollowedSource, ServiceState
 from ullage.service.totals import TotalsBook
+from ullage.service.uploads import UploadBook, may_upload
 from ullage.service.watched import WatchedStore
 from ullage.sources.source import Options
 from ullage.views.declared import iso
@@ -49,7 +50,9 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
     totals = TotalsBook(_totals_file(settings, state, filler), lambda since, until: _fleet_document(state.store, settings, since, until))
     alerting = _alerting(settings, state, totals.file.with_name(ALERTS), log)
     state.alerts = alerting is not None
+    state.uploads = may_upload(settings.uploads, settings.host)
     served = Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME), alerting=alerting)
+    served.uploads = UploadBook() if state.uploads else None
     return RunningService(served, log, filler)
 
 

@@ -56,6 +56,7 @@ class ServiceState:
     keeps: tempfile.TemporaryDirectory[str] | None = None  # what lasts as long as the service: a temporary folder
     clock: Callable[[], float] = time.time
     alerts: bool = False  # whether the service raises alerts
+    uploads: bool = False  # and takes profiles
 
     def follow(self, following: FollowedSource) -> None:
         """Take note of how the source is followed."""
@@ -82,7 +83,7 @@ class ServiceState:
         """Return what every page says of its source."""
         window = self.store.window()
         first = "" if window is None else iso(window[0] // MINUTE_MS * MINUTE_MS - MINUTE_MS)
-        return PageState(self.words(), self._doubts(), first, self.alerts)
+        return PageState(self.words(), self._doubts(), first, self.alerts, self.uploads)
 
     def words(self) -> list[str]:
         """Return what is served, and of what time."""
