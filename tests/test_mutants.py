@@ -121,6 +121,13 @@ def test_the_table_counts_apart_what_was_judged_equivalent_and_what_a_limit_stop
     assert rows[-1] == f"Each module weighed by its changes: 75.0 %. {said}"
 
 
+def test_a_slow_test_keeps_no_quick_one_behind_it_from_being_asked():
+    mutants = tool()
+    asked = [mutants.Asked(name, seconds) for name, seconds in (("a", 1), ("slow", 8), ("b", 2), ("c", 8), ("d", 1))]
+    assert [one.test for one in mutants.within_patience(asked, 12)] == ["a", "slow", "b", "d"]  # 1 + 8 + 2 + 1
+    assert [one.test for one in mutants.within_patience(asked, 11)] == ["a", "slow", "b"]
+
+
 def test_every_listed_test_file_and_equivalent_change_exists():
     mutants = tool()
     listed = json.loads(mutants.LISTED.read_text())

@@ -311,9 +311,7 @@ class Trial:
         first = self._tests(one.module, users(one.module, one.line) if early else lines)
         more = self._tests(one.module, None) - first if early else set()
         order = [test for tests in (first, more) for test in self._in_turn(one.module, tests)]
-        asked = [Asked(test, self.reached[test].seconds) for test in order]
-        spent = itertools.accumulate(test.seconds for test in asked)
-        return [test for test, until in zip(asked, spent, strict=True) if until <= self.patience]
+        return within_patience([Asked(test, self.reached[test].seconds) for test in order], self.patience)
 
     def _in_turn(self, module: str, tests: set[str]) -> list[str]:
         """Return the likeliest and quickest first, but two sets of a test's parameters before the third of any: more say the same."""
@@ -338,6 +336,21 @@ class Trial:
             self._by_line[module] = by_line
         by_line = self._by_line[module]
         return set().union(*(by_line.get(line, set()) for line in (by_line if lines is None else lines)))
+
+
+def within_patience(tests: Sequence[Asked], patience: float) -> list[Asked]:
+    """Return the tests for which there is time, in their order: one that takes too long keeps no quick one behind it from being asked.
+
+    >>> [one.test for one in within_patience([Asked("a", 1), Asked("slow", 8), Asked("b", 2), Asked("c", 8), Asked("d", 1)], 12)]
+    ['a', 'slow', 'b', 'd']
+    """
+    found: list[Asked] = []
+    spent = 0.0
+    for one in tests:
+        if spent + one.seconds <= patience:
+            spent += one.seconds
+            found.append(one)
+    return found
 
 
 def reached_by_test(collected: Collected, among: Sequence[str], until: float = math.inf) -> dict[str, Reached]:
