@@ -34,6 +34,7 @@ MORE_CYCLES = 0.05  # log of tensor activity beside the others: a clock lower by
 BUSIER = 0.08  # log of SM activity beside tensor activity
 EQUAL_WORK = 0.06  # log
 RESTING = 0.05  # of engine activity
+RESTING_BRIEFLY = 0.08  # where less than half a minute is averaged: a single stall is as much
 BEGUN = {"clock": 0.9, "busy": 0.3, "late": 0.3, "link": 0.3}  # of these in the window before: a part of it, where a fault begins inside
 NOISES = 4.0  # times the usual deviation of what a device shows
 NO_REST = 0.03  # of engine or SM activity: less than any rest that counts
@@ -274,8 +275,8 @@ def _signs(beside: _Beside, smooth: dict[str, Array], work: Array, width: int, l
     waiting = beside.others_engine > WAITING
     return {
         "clock": _clock_sign(job, tensor, clock, waiting & _before(waiting, width), waiting),
-        "busy": _busy_sign(job, tensor, busy, (engine, beside.apart), _Level(np.log(smooth["sm"]), job.trains, width, long)),
-        "late": _late_sign(job, tensor, engine, _Level(beside.others_engine, job.trains, width, long), waiting, long),
+        "busy": _busy_sign(job, tensor, clock, busy, (engine, beside.apart), _Level(np.log(smooth["sm"]), job.trains, width, long)),
+        "late": _late_sign(job, tensor, engine, _Level(beside.others_engine, job.trains, width, long), waiting, (width, long)),
         "link": _link_sign(job, smooth["replays"]),
     }
 
@@ -300,26 +301,28 @@ def _clock_sign(job: _JobWork, tensor: _Level, clock: _Level, waited: Flags, wai
     )
 
 
-def _busy_sign(job: _JobWork, tensor: _Level, busy: _Level, engines: tuple[_Level, Flags], sm: _Level) -> _Sign:
+def _busy_sign(job: _JobWork, tensor: _Level, clock: _Level, busy: _Level, engines: tuple[_Level, Flags], sm: _Level) -> _Sign:
     # who waits has less SM activity than before, and a little more beside its tensor activity; so has who waits for one that rests,
     # but so have its siblings
     engine, apart = engines
-    equal = np.abs(tensor.over) < _slack(tensor) + 0.5 * busy.over
-    told = (busy.over >= NOISES * busy.noise) & job.slower & equal & ((engine.over < NO_REST) | apart) & (sm.over > -NO_REST)
+    equal = (tensor.over > -_slack(tensor)) & (tensor.over < _slack(tensor) + 0.5 * busy.over)
+    beyond = (busy.values > 0) & (clock.values < LOWER_CLOCK)
+    told = (busy.over >= NOISES * busy.noise) & job.slower & equal & beyond & ((engine.over < NO_REST) | apart) & (sm.over > -NO_REST)
     lasting = (busy.lowest > BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | apart)
     return _Sign(busy.values / BUSIER, busy.usual / BUSIER, told, lasting, np.exp(busy.excess(lasting)))
 
 
-def _late_sign(job: _JobWork, tensor: _Level, engine: _Level, others: _Level, waiting: Flags, long: int) -> _Sign:
+def _late_sign(job: _JobWork, tensor: _Level, engine: _Level, others: _Level, waiting: Flags, widths: tuple[int, int]) -> _Sign:
     # in a pause all rest, one after the other; who rests because it has less to do does less by all of its rest
     no_pause = others.over > -NO_REST
-    no_pause = _in_all(no_pause, 2 * long + 1)
+    no_pause = _in_all(no_pause, 2 * widths[1] + 1)
+    least = RESTING if widths[0] == widths[1] else RESTING_BRIEFLY
     no_less = np.isfinite(tensor.over) & (tensor.over > 0.4 * np.log1p(np.clip(engine.over, -0.95, 0)) + 0.02 - _slack(tensor))
-    sure = (-engine.over >= NOISES * engine.noise) & (engine.values < -RESTING)
+    sure = (-engine.over >= NOISES * engine.noise) & (engine.values < -least)
     lasting = (engine.highest < -RESTING) & _level(tensor) & (others.lowest > WAITING)
     return _Sign(
-        -engine.values / RESTING,
-        -engine.usual / RESTING,
+        -engine.values / least,
+        -engine.usual / least,
         sure & job.slower & waiting & no_pause & no_less,
         lasting,
         1 / (1 + np.clip(engine.excess(lasting), -0.95, 0)),
@@ -366,7 +369,7 @@ def _spells(signs: dict[str, _Sign], width: int) -> list[SlowSpell]:
     spells = []
     for name, sign in signs.items():
         over = sign.values - sign.usual
-        told = (over >= 1) & sign.told & (_before(over, max(1, width // 3)) > BEGUN[name]) | sign.lasting
+        told = (over >= 1) & sign.told & (_before(over, max(1, width // (2 if name == "late" else 3))) > BEGUN[name]) | sign.lasting
         for device in np.flatnonzero(told.any(axis=0)):
             spells += _spells_of_device(name, sign, told[:, device], int(device), width)
     return spells
