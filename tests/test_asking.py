@@ -35,6 +35,7 @@ from ullage.asking.telemetry import read_engine, read_interval
 from ullage.cli import cli
 from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.errors import UllageError
+from ullage.questions.audit.mfu import read_share_or_log
 from ullage.questions.cupti.map import read_values
 from ullage.questions.gemm import read_cluster, read_tile
 from ullage.questions.rules import read_interval_of_rules, read_metric_names, read_server
@@ -190,6 +191,7 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_headers: (("A: b",), {"A": "b"}),
     read_values: (("sm__cycles_active.sum=1e6",), {"sm__cycles_active.sum": 1e6}),
     read_share: ("54%", 0.54),
+    read_share_or_log: ("54%", 0.54),
     step.read_numbers: ("512,1024", (512, 1024)),
     step.read_two_or_three: ("21,60,104", (21, 60, 104)),
     step.read_number_or_numbers: ("4096", 4096),

@@ -32,7 +32,7 @@ WHEN = r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?(?: to (?:\d{4}-\d\d-\d\d )?\d\
 COUNTED = {  # what forms count, divide or explain that the data leave to their readers
     "cupti diff": ("56", "20", "12", "6", "2"),  # metrics of a hardware unit
     "doctor": ("18",),  # checks
-    "gpus": ("10", "16 %", "4.6", "1084", "1096"),  # the words on a clock that the driver tells, whose factors the data have
+    "gpus": ("9", "16 %", "4.6", "1084", "1096"),  # the words on a clock that the driver tells, whose factors the data have
     "job": ("16.7 h",),  # from start to end
     "simulate": ("0.1 h",),
     "store info": ("717.8",),  # bytes a sample

@@ -10,7 +10,7 @@ from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.audit.mistakes.mistake import Mistake
 from ullage.render.svg.audit import audit as picture
 from ullage.reports.audit.audit import AuditReport, MistakeList
-from ullage.views.declared import At, Document, Made, Ratio, filled, plain_data
+from ullage.views.declared import At, Document, Made, Ratio, filled, plain, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
@@ -29,7 +29,7 @@ def view(report: AuditReport) -> View:
         kind="audit-mfu",
         subject=f"Audit of a reported MFU, {report.architecture}",
         headline=Headline(_verdict(found), f": {_compared(found)}"),
-        basis=[*_likeliest(found)],
+        basis=[*likeliest(found)],
         facts=[*_facts(found)],
         sections=[
             Section("explanations", "What fits", [drawn, _explanations(found), _deciding(found)], _FITS),
@@ -55,7 +55,8 @@ def _compared(found: MfuFinding) -> str:
     )
 
 
-def _likeliest(found: MfuFinding) -> Iterator[str]:
+def likeliest(found: MfuFinding) -> Iterator[str]:
+    """Yield what explains a finding best, or what was tried in vain; nothing where there is nothing to explain."""
     if found.agrees:
         return
     if not found.explanations:
@@ -187,9 +188,14 @@ class MistakesDocument(Document):
 
 def record(report: AuditReport) -> dict[str, Any]:
     """Return the finding as plain data: ratios in [0, 1], factors on the reported MFU."""
+    return plain(declared(report))
+
+
+def declared(report: AuditReport) -> AuditDocument:
+    """Return the finding as its document."""
     considered = {e.mistake.name: e.low if e.low == e.high else [e.low, e.high] for e in report.finding.considered}
     about = {name: getattr(report, name) for name in ("architecture", "convention")}
-    return plain_data(AuditDocument, report.finding, considered=considered, notes=list(report.notes), **about)
+    return filled(AuditDocument, report.finding, considered=considered, notes=list(report.notes), **about)
 
 
 def _explanation_documents(found: Iterable[Explanation]) -> list[ExplanationDocument]:

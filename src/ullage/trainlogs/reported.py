@@ -31,7 +31,7 @@ def read_reported(text: str, problems: Problems, *, since: int | None = None, un
     Without `=JOB` the job is named by the file: `slurm-4711.out` is 4711, `train.log` is train. Of a place with several runs
     the one that is called as the job is read.
     """
-    name, job = _named(text)
+    name, job = named_log(text)
     return record(read_log(name, problems, run=job), job, problems, since=since, until=until)
 
 
@@ -144,7 +144,7 @@ def _times(table: pa.Table) -> tuple[Ints, npt.NDArray[np.bool_]]:
     return column.fill_null(0).to_numpy(), column.is_valid().to_numpy()
 
 
-def _named(text: str) -> tuple[str, str]:
+def named_log(text: str) -> tuple[str, str]:
     """Return the log and the job of `LOG=JOB` or `LOG`."""
     name, equals, job = text.rpartition("=")
     if not equals or Path(text).expanduser().exists():
