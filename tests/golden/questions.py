@@ -53,6 +53,9 @@ TELEMETRY = {
     "watch": "watch fleet/samples --jobs fleet/jobs.csv --least 0",
     "watch-nowhere": "watch nowhere",
     "audit-fleet": "audit mfu --fleet fleet --configs configs",
+    "rules": "rules --gpu H100",
+    "dashboard": "dashboard service",
+    "store-info": "store info store",
 }
 MODELS = {
     "flops-list": "flops --list",
@@ -163,6 +166,7 @@ KERNELS = {
     "cupti-stalls": "cupti stalls samples.parquet",
     "cupti-stalls-kernel": "cupti stalls samples.parquet --kernel softmax",
     "sass-table": "sass --table",
+    "sass": "sass product.ptx --arch sm_80",
 }
 QUESTIONS = TELEMETRY | MODELS | TRACES | KERNELS
 
@@ -190,6 +194,7 @@ TEXT_ALONE = {
     "cupti-map-all",
     "flops-hybrid-by-name",
     "flops-llama-by-name",
+    "rules",
 }
 QUICK = frozenset(  # asked by the quick suite too
     name for name in QUESTIONS if not name.startswith(("fleet", "job", "waterfall", "trace", "audit-fleet", "sass"))

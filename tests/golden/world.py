@@ -19,6 +19,21 @@ FLEETS = {
     "prometheus": "--gpus 8 --hours 0.5 --seed 4 --format prometheus --new-names --summed --counters",
     "acme": "--gpus 8 --hours 0.5 --seed 4 --format acme",
 }
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry product(.param .u64 out)
+{
+  .reg .b32 %a<4>; .reg .b32 %b<2>; .reg .f32 %c<4>; .reg .b64 %p;
+  ld.param.u64 %p, [out];
+  ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%p];
+  ld.global.v2.b32 {%b0, %b1}, [%p+16];
+  ld.global.v4.f32 {%c0, %c1, %c2, %c3}, [%p+32];
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%c0, %c1, %c2, %c3}, {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3};
+  st.global.v4.f32 [%p], {%c0, %c1, %c2, %c3};
+  ret;
+}
+"""
 JOBS = {"job": "", "job-shapes": "--shapes --ranks 2 --steps 2 --seed 1", "job-mixed": "--mixed --ranks 2 --seed 2"}
 TRACES = {
     "training": "--steps 2",
@@ -55,6 +70,9 @@ def write_world(folder: Path) -> None:
     _write_damaged(folder)
     _write_configs(folder / "configs")
     _write_results(folder)
+    (folder / "product.ptx").write_text(PTX)
+    stored = ask("fleet", folder / "tables", "--store", folder / "store")
+    assert stored.code == 0, stored.err
 
 
 def _simulate(folder: Path, name: str, words: str) -> None:
