@@ -584,6 +584,18 @@ def test_any_of_many_expositions_is_a_sound_report_or_one_error(tmp_path, conten
     report_or_error(place, by=by)
 
 
+def test_jobs_of_any_names_keep_their_figures_side_by_side(written):
+    jobs = [
+        pages(3, labels=f',hpc_job="{quoted(name, escape=True)}"').replace("GPU-", f"GPU-{number}-") for number, name in enumerate(EVIL)
+    ]
+    report = report_of(written("".join(jobs)))
+    assert sum(group.gpus for group in report.groups) == 2 * len(EVIL) and len(report.groups) > len(EVIL) / 2
+    for group in report.groups:
+        assert group.ofu == pytest.approx(OFU)
+        harmless_text(group.key)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", EVIL, ids=range(len(EVIL)))
 def test_a_job_of_any_name_keeps_its_figures_and_does_no_harm(written, name):
     report = report_of(written(pages(3, labels=f',hpc_job="{quoted(name, escape=True)}"')))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -103,9 +104,9 @@ def test_a_synchronisation_is_no_work_of_the_device(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_any_table_may_be_missing(generation: str, tmp_path: Path) -> None:
-    whole = totals(perfect(BUSY))
+    whole, complete = totals(perfect(BUSY)), write(BUSY, tmp_path / "whole.sqlite", generation=generation)
     for table in columns(generation):
-        path = write(BUSY, tmp_path / "a.sqlite", generation=generation)
+        path = Path(shutil.copy(complete, tmp_path / "a.sqlite"))
         with sqlite3.connect(path) as connection:
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE ?", (table + "%",)).fetchall():
                 connection.execute(f'DROP TABLE "{name}"')
@@ -118,8 +119,9 @@ def test_any_table_may_be_missing(generation: str, tmp_path: Path) -> None:
     "table", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"]
 )
 def test_any_column_but_the_times_may_be_missing(table: str, tmp_path: Path) -> None:
+    complete = write(BUSY, tmp_path / "whole.sqlite", generation="2024")
     for column in columns("2024")[table]:
-        path = write(BUSY, tmp_path / "a.sqlite", generation="2024")
+        path = Path(shutil.copy(complete, tmp_path / "a.sqlite"))
         with sqlite3.connect(path) as connection:
             connection.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
         capture, _ = read(path)

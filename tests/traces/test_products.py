@@ -84,7 +84,7 @@ def by_brute_force(events):
     return found
 
 
-@pytest.mark.parametrize("name", some(SHAPED, 4))
+@pytest.mark.parametrize("name", some(SHAPED, 3))
 def test_counts_and_times_by_product_are_those_of_a_brute_force(name):
     path, events = events_of(name)
     rows, _, _ = reading(path)
