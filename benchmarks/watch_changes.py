@@ -25,9 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from ullage.courses.changes import LEAST_CHANGE, LEAST_LENGTH, PENALTY, level_changes
+from ullage.courses.changes import LEAST_CHANGE, LEAST_LENGTH, PENALTY, level_changes, noise_of
 from ullage.courses.course import TimeCourse
-from ullage.courses.noise import noise_of
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.watch.watch import WatchReport, watch
 from ullage.simulate.fleet import Simulation, Specification

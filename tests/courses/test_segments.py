@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.seeds import some
-from ullage.courses.segments import segment_ends
+from ullage.courses.changes import segment_ends
 from ullage.errors import UllageError
 
 

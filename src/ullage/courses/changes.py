@@ -10,8 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ullage.courses.course import Array, TimeCourse
-from ullage.courses.noise import noise_of
-from ullage.courses.segments import segment_ends
+from ullage.errors import UllageError
 
 LEAST_LENGTH = 5  # buckets of a level: shorter ones are pauses
 LEAST_CHANGE = 0.05  # of the level: less is what a fleet does by itself (steps that beat with scrapes, clocks)
@@ -22,6 +21,9 @@ WENT_AWAY = 15  # buckets: what is over sooner was a pause (a checkpoint, an eva
 RAMP = 60  # buckets between two changes in one direction that are one slope
 SAME = 0.5  # of the change: a level this near to the one before is that level again
 NOTHING = 1e-3  # below this part of the level around it a level counts as nothing
+NORMAL = 1.4826  # the standard deviation of a normal series over its median absolute deviation
+BLOCKS = (1, 2, 4, 8, 16)  # lengths over which values are averaged: noise with a memory does not average out as fast
+LEAST_BLOCKS = 16  # differences of fewer say little of a spread
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,49 @@ def level_changes(course: TimeCourse, least_change: float = LEAST_CHANGE) -> lis
     penalty = PENALTY * math.log(max(len(values), LEAST_PLACES))
     ends = _worth_telling(values, segment_ends(values / noise, penalty, LEAST_LENGTH), least_change)
     return _without_pauses(course, _changes_between(course, values, ends, noise), least_change)
+
+
+def noise_of(values: Array) -> float:
+    """Return the standard deviation that white noise with the same spread of long means would have; 0 for a series that stands still.
+
+    It is estimated from differences of neighbours, so that neither a step nor a slope counts for noise; and from differences of means of
+    neighbouring blocks, of which the noisiest counts, so that noise with a memory is not taken for less than it is.
+
+    >>> step = np.repeat([0.0, 100.0], 500) + np.random.default_rng(1).normal(0, 2, 1000)
+    >>> 1.8 < noise_of(step) < 2.6
+    True
+    """
+    found = 0.0
+    for length in BLOCKS:
+        blocks = len(values) // length
+        if blocks < LEAST_BLOCKS and length > 1:
+            break
+        means = values[: blocks * length].reshape(blocks, length).mean(axis=1)
+        steps = np.diff(means)
+        if len(steps):
+            found = max(found, NORMAL * float(np.median(np.abs(steps - np.median(steps)))) * float(np.sqrt(length / 2)))
+    return found
+
+
+def segment_ends(values: Array, penalty: float, least: int) -> list[int]:
+    """Return where the segments of a series end (the last one at its length): those whose squares and penalties add up to least.
+
+    A segmentation costs the squared deviations of all values from the means of their segments, and `penalty` for each segment but one;
+    a segment has at least so many values. The library's pruning does not mind that: very rarely another segmentation costs a little
+    less. Raises UllageError where ruptures is not installed.
+
+    >>> segment_ends(np.repeat([1.0, 5.0], 10), penalty=3.0, least=3)
+    [10, 20]
+    """
+    if len(values) < 2 * least:
+        return [len(values)]
+    try:
+        from ruptures import KernelCPD
+    except ImportError as error:
+        raise UllageError("the search for changes needs ruptures", "pip install 'ullage[watch]'") from error
+    # around its middle: the library adds up squares, which must not swallow what they differ by
+    centred = (values - np.median(values)).reshape(-1, 1)
+    return [int(end) for end in KernelCPD(kernel="linear", min_size=least).fit(centred).predict(pen=penalty)]
 
 
 def logarithm(after: float, before: float) -> float:
