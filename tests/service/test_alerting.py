@@ -16,9 +16,10 @@ from tests.service.running import service, small_store
 from ullage.alerts.book import AlertBook
 from ullage.alerts.problem import Problem
 from ullage.errors import UllageError
-from ullage.service.alerting import Alerting, outlet_of, read_outlets
+from ullage.service.alerting import Alerting, alerts_document, alerts_view, attach_profile, outlet_of, read_outlets
 from ullage.service.logs import ServiceLog
 from ullage.service.settings import ServiceSettings, read_settings
+from ullage.views.text import text
 
 TOKEN = {"Authorization": "Bearer s3cret"}
 FINDING = {
@@ -38,7 +39,12 @@ class Asked:
     def __init__(self) -> None:
         self.findings: list[dict[str, Any]] | None = []
 
-    def __call__(self, name: str) -> Mapping[str, Any]:
+        self.jobs: list[str] = []
+
+    def __call__(self, name: str, **words: str) -> Mapping[str, Any]:
+        if name == "job":
+            self.jobs.append(words["id"])
+            return {"devices": [{"host": "n1", "index": 3, "gpu": "GPU-3", "mig": None, "ofu": 0.1, "verdict": "trusted"}]}
         if self.findings is None:
             raise UllageError("the store can't be read")
         return {"findings": self.findings, "command": "ullage fleet s"} if name == "fleet" else {}
@@ -62,6 +68,24 @@ def test_what_cannot_be_asked_says_nothing_of_any_problem(tmp_path: Path) -> Non
     assert book.alerts("open") == []
     assert [file.name for file in sorted(mails.iterdir())] == ["00000001-opened.eml", "00000002-resolved.eml"]
     assert "ullage fleet s" in (mails / "00000001-opened.eml").read_text()
+
+
+def test_a_job_is_asked_once_for_its_worst_gpu_and_a_profile_can_be_attached(tmp_path: Path) -> None:
+    asked = Asked()
+    asked.findings = [FINDING | {"kind": "straggler"}, FINDING | {"kind": "low_sm_fill"}, FINDING]
+    alerting = Alerting(AlertBook(tmp_path / "a.sqlite"), [], asked, ServiceLog("json", io.StringIO()))
+    alerting.turn()
+    alerting.turn()
+    assert asked.jobs == ["7"]
+    told = {one["kind"]: one for one in alerts_document(alerting.book, 0.0)["alerts"]}
+    assert (told["straggler"]["profile"]["host"], told["straggler"]["profile"]["index"], told["held_idle"]["profile"]) == ("n1", 3, None)
+    body = {"key": "straggler/job=7", "profile": "/traces/rank 0.json", "by": "ann"}
+    assert attach_profile(alerting.book, json.dumps(body).encode(), 5.0) == {"attached": "straggler/job=7"}
+    told = {one["kind"]: one for one in alerts_document(alerting.book, 0.0)["alerts"]}
+    assert told["straggler"]["profiles"][0]["next"] == "ullage open -- '/traces/rank 0.json'"
+    assert "/traces/rank 0.json" in text(alerts_view(alerting.book, 0.0), whole=True)
+    with pytest.raises(UllageError, match="no path and no address"):
+        attach_profile(alerting.book, json.dumps(body | {"profile": " "}).encode(), 5.0)
 
 
 def test_a_place_that_does_not_answer_is_logged_and_tried_again(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL, outlet TEXT NOT NULL,
     problem BLOB NOT NULL, sent REAL, tries INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE IF NOT EXISTS profiles (
+    key TEXT NOT NULL, place TEXT NOT NULL, by TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL, PRIMARY KEY (key, place)
+);
 """
 _COLUMNS = "problem, state, first_seen, last_seen, opened, resolved, acknowledged_by, note"
 
@@ -71,6 +74,17 @@ class Silence:
 
 
 @dataclass(frozen=True)
+class TakenProfile:
+    """A profile that came for an alert: the path or address of it or of its report, from whom, and when (s)."""
+
+    key: str
+    place: str
+    by: str
+    at: float
+    note: str
+
+
+@dataclass(frozen=True)
 class Notice:
     """What is to be said to one outlet."""
 
@@ -101,6 +115,7 @@ class AlertBook:
                 self._not_seen(connection, key, now, outlets)
             self._tell(connection, now, outlets)
             connection.execute("DELETE FROM alerts WHERE state = 'resolved' AND resolved < ?", (now - KEPT_S,))
+            connection.execute("DELETE FROM profiles WHERE key NOT IN (SELECT key FROM alerts)")
             connection.execute("DELETE FROM silences WHERE until < ?", (now,))
             connection.execute("DELETE FROM notices WHERE (sent IS NOT NULL OR tries >= ?) AND at < ?", (MOST_TRIES, now - KEPT_S))
 
@@ -141,6 +156,21 @@ class AlertBook:
         """Return the silences that hold."""
         with self._open() as connection:
             return [Silence(*row) for row in connection.execute("SELECT * FROM silences WHERE until >= ? ORDER BY number", (now,))]
+
+    def attach_profile(self, key: str, place: str, by: str, now: float, note: str = "") -> None:
+        """Keep that a profile came for an alert, open or over. Raises NoSuchNameError for an alert that there is not."""
+        with self._open() as connection:
+            if connection.execute("SELECT 1 FROM alerts WHERE key = ?", (key,)).fetchone() is None:
+                raise NoSuchNameError(f"there is no alert '{harmless(key, 200)}'", "the list of alerts has their keys")
+            connection.execute("INSERT OR REPLACE INTO profiles VALUES (?, ?, ?, ?, ?)", (key, place, by, now, note))
+
+    def profiles(self) -> dict[str, list[TakenProfile]]:
+        """Return the profiles that came, by the alert's key, the newest first."""
+        found: dict[str, list[TakenProfile]] = {}
+        with self._open() as connection:
+            for row in connection.execute("SELECT key, place, by, at, note FROM profiles ORDER BY at DESC, place"):
+                found.setdefault(row[0], []).append(TakenProfile(*row))
+        return found
 
     def waiting(self, outlet: str) -> list[Notice]:
         """Return what is still to be said to an outlet, the oldest first."""

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ullage.alerts.book import Alert, AlertBook, Notice
+from ullage.alerts.profile_request import request_lines
 from ullage.errors import UllageError, harmless, public
 
 Post = Callable[[str, bytes], None]  # an address and a body of JSON; raises UllageError
@@ -39,12 +40,19 @@ def slack_body(notice: Notice) -> bytes:
             f"do: {_without_slack_markup(problem.advice)}",
             *([f"`{_without_slack_markup(problem.command)}`"] if problem.command else []),
         ]
+        lines += [_without_slack_markup(line) for line in _profile_lines(notice)]
     return msgspec.json.encode({"text": "\n".join(filter(None, lines))})
 
 
 def alertmanager_body(alerts: Sequence[Alert], now: float, lasting_s: float) -> bytes:
     """Return what an Alertmanager is sent (API v2): every open alert again, which then lasts so long, and those that are over."""
     return msgspec.json.encode([_alertmanager_alert(one, now, lasting_s) for one in alerts])
+
+
+def _profile_lines(notice: Notice) -> list[str]:
+    """Return the profile that is asked for, in lines; none of what is over."""
+    request = notice.problem.profile
+    return [] if request is None or notice.what == "resolved" else request_lines(request)
 
 
 def _alertmanager_alert(alert: Alert, now: float, lasting_s: float) -> dict[str, Any]:
@@ -60,6 +68,7 @@ def _alertmanager_alert(alert: Alert, now: float, lasting_s: float) -> dict[str,
             "advice": problem.advice,
             "command": problem.command,
             "gpu_hours": f"{problem.gpu_hours:.6g}",
+            **({} if problem.profile is None else {"profile": "\n".join(request_lines(problem.profile))}),
         },
         "startsAt": _iso(alert.opened if alert.opened is not None else alert.first_seen),
         "endsAt": _iso(ends),
@@ -82,6 +91,7 @@ def mail_of(notice: Notice, sender: str, recipients: Sequence[str]) -> EmailMess
         f"evidence: {problem.evidence}",
         f"do: {problem.advice}",
         *([f"more: {problem.command}"] if problem.command else []),
+        *_profile_lines(notice),
     ]
     message.set_content("\n".join(harmless(line, 1000) for line in lines))
     return message

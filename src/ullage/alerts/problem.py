@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ullage.alerts.profile_request import ProfileRequest
 from ullage.views.numbers import percent
 
 SURE_AT_ONCE = "high"  # a problem of this confidence is told when it is first seen, others when they are seen again
@@ -16,7 +17,7 @@ PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # wh
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong: its `kind` and where, which make its `key`; whose it is, since when (ISO), what it has cost, how sure, the evidence.
 
-    `advice` is what to do, `command` shows more.
+    `advice` is what to do, `command` shows more, and `profile` is the one that would say more, where one would.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     command: str = ""
     since: str = ""
+    profile: ProfileRequest | None = None
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ullage.alerts.book import Alert, AlertBook, Notice, Silence
+from ullage.alerts.book import Alert, AlertBook, Notice, Silence, TakenProfile
 from ullage.alerts.outlets import (
     alertmanager_body,
     deliver,
@@ -22,7 +23,8 @@ from ullage.alerts.outlets import (
     webhook_body,
 )
 from ullage.alerts.problem import Problem, problems_of_fleet, problems_of_watch
-from ullage.errors import UllageError, harmless
+from ullage.alerts.profile_request import profile_request, request_lines, wants_profile
+from ullage.errors import UllageError, harmless, public
 from ullage.service.logs import ServiceLog
 from ullage.views.declared import iso
 from ullage.views.mail import mail_address
@@ -37,7 +39,9 @@ LASTING = 3  # turns for which an Alertmanager holds an alert that it hears no m
 SMTP_PORT = 25
 WAYS = "webhook URL, slack URL, alertmanager URL, mail_folder FOLDER, or mail ADDRESS via HOST[:PORT]"
 
-Ask = Callable[[str], Mapping[str, Any]]  # from a question's name to its document
+MOST_JOBS = 5  # whose own reports are asked for at a look, to name their worst GPU
+
+Ask = Callable[..., Mapping[str, Any]]  # from a question's name, and words of it by name, to its document
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,7 @@ class Alerting:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.every, self.turns = every, 0
+        self._devices: dict[str, list[Mapping[str, Any]]] = {}
         self.book, self.outlets, self._ask, self._log, self._clock = book, outlets, ask, log, clock
 
     def turn(self) -> None:
@@ -133,8 +138,24 @@ class Alerting:
 
     def _problems(self) -> Iterator[Problem]:
         fleet = self._ask("fleet")
-        yield from problems_of_fleet(fleet, str(fleet.get("command", "")))
-        yield from problems_of_watch(self._ask("watch"))
+        found = [*problems_of_fleet(fleet, str(fleet.get("command", ""))), *problems_of_watch(self._ask("watch"))]
+        jobs = {str(one.where["job"]) for one in found if wants_profile(one.kind, one.where)}
+        self._devices = {job: self._devices[job] for job in jobs if job in self._devices}
+        for job in sorted(jobs - set(self._devices))[:MOST_JOBS]:
+            self._devices[job] = self._devices_of(job)
+        for one in found:
+            wanted = wants_profile(one.kind, one.where)
+            devices = self._devices.get(str(one.where["job"]), []) if wanted else []
+            yield msgspec.structs.replace(one, profile=profile_request(one.kind, one.where, devices)) if wanted else one
+
+    def _devices_of(self, job: str) -> list[Mapping[str, Any]]:
+        """Return the GPUs of a job as its own report has them, none where that can't be had."""
+        try:
+            found: list[Mapping[str, Any]] = list(self._ask("job", id=job).get("devices", ()))
+        except UllageError as error:
+            self._log("no look at a job", {"job": job, "problem": error.problem})
+            return []
+        return found
 
     def _send_to(self, outlet: AlertOutlet, now: float) -> list[str]:
         """Send what is new to an outlet; returns why not all of it could be sent."""
@@ -158,6 +179,15 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     note: str = ""
 
 
+class AttachedProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """That a profile came for an alert: the path or address of it, or of its report."""
+
+    key: str
+    profile: str
+    by: str
+    note: str = ""
+
+
 class Silenced(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """That nobody is to be told of an owner's problems, or of a kind of them, for a span ("8h")."""
 
@@ -173,6 +203,15 @@ def acknowledge(book: AlertBook, body: bytes) -> dict[str, Any]:
     said = _decoded(body, Acknowledged)
     book.acknowledge(said.key, said.by, said.note)
     return {"acknowledged": said.key}
+
+
+def attach_profile(book: AlertBook, body: bytes, now: float) -> dict[str, Any]:
+    """Keep that a profile came for an alert. Raises UllageError for a body that says none, and for an alert that there is not."""
+    said = _decoded(body, AttachedProfile)
+    if not said.profile.strip():
+        raise UllageError("the profile has no path and no address", "say where it is, or its report")
+    book.attach_profile(said.key, said.profile.strip(), said.by, now, said.note)
+    return {"attached": said.key}
 
 
 def silence(book: AlertBook, body: bytes, now: float) -> dict[str, Any]:
@@ -193,14 +232,15 @@ def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
     """Return all alerts and the silences that hold, as plain data."""
     silences = book.silences(now)
     shown = [{**vars(one), "until": _iso(one.until)} for one in silences]
-    return {"alerts": [_alert_record(one, silences) for one in book.alerts()], "silences": shown}
+    profiles = book.profiles()
+    return {"alerts": [_alert_record(one, silences, profiles.get(one.problem.key, ())) for one in book.alerts()], "silences": shown}
 
 
 def _is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
     return any(one.covers(alert.problem) for one in silences)
 
 
-def _alert_record(alert: Alert, silences: Sequence[Silence]) -> dict[str, Any]:
+def _alert_record(alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile]) -> dict[str, Any]:
     times = {name: _iso(getattr(alert, name)) for name in ("first_seen", "last_seen", "opened", "resolved")}
     problem: dict[str, Any] = msgspec.to_builtins(alert.problem)
     return {
@@ -210,8 +250,14 @@ def _alert_record(alert: Alert, silences: Sequence[Silence]) -> dict[str, Any]:
         "acknowledged_by": alert.acknowledged_by or None,
         "note": alert.note or None,
         "silenced": _is_silenced(alert, silences),
+        "profiles": [{"profile": one.place, "by": one.by, "at": _iso(one.at), "note": one.note, "next": _reading(one)} for one in profiles],
         **problem,
     }
+
+
+def _reading(profile: TakenProfile) -> str:
+    """Return the command that reads a profile."""
+    return shlex.join(["ullage", "open", "--", public(profile.place)])
 
 
 def _iso(at: float | None) -> str | None:
@@ -220,7 +266,7 @@ def _iso(at: float | None) -> str | None:
 
 def alerts_view(book: AlertBook, now: float) -> View:
     """Return what a page says of alerts: what is open first, with what to do, then what is over."""
-    alerts, silences = book.alerts("open", "resolved"), book.silences(now)
+    alerts, silences, profiles = book.alerts("open", "resolved"), book.silences(now), book.profiles()
     open_ones, over = [one for one in alerts if one.state == "open"], [one for one in alerts if one.state == "resolved"]
     lost = sum(one.problem.gpu_hours for one in open_ones)
     strong = counted(len(open_ones), "alert") if open_ones else "no alert"
@@ -228,7 +274,12 @@ def alerts_view(book: AlertBook, now: float) -> View:
     past = [Column("what", UNCUT), Column("since"), Column("until"), Column("owner"), Column("GPU-hours", GPU_HOURS, key="gpu_hours")]
     quiet = [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")]
     sections = [
-        Section("open", "Open", [ItemList([_item(one, silences) for one in open_ones], ranked=True)] if open_ones else [], _HOW),
+        Section(
+            "open",
+            "Open",
+            [ItemList([_item(one, silences, profiles.get(one.problem.key, ())) for one in open_ones], ranked=True)] if open_ones else [],
+            _HOW,
+        ),
         Section("over", "Over", [Table("over", past, [*map(_row, over)])] if over else []),
         Section("silences", "Silences", [Table("silences", quiet, [*map(_silence_row, silences)])] if silences else []),
     ]
@@ -241,13 +292,15 @@ _HOW = (
 )
 
 
-def _item(alert: Alert, silences: Sequence[Silence]) -> Item:
+def _item(alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile]) -> Item:
     problem = alert.problem
     words = [problem.place, f"{GPU_HOURS.words(problem.gpu_hours)} GPU-hours", f"owner: {problem.owner}", f"since {_since(alert)} UTC"]
     words += [f"{alert.acknowledged_by} looks after it"] if alert.acknowledged_by else []
     words += ["silenced"] if _is_silenced(alert, silences) else []
     remarks = [f"evidence ({problem.confidence} confidence): {problem.evidence}", f"do: {problem.advice}"]
     remarks += [f"see: {problem.command}"] if problem.command else []
+    remarks += [] if problem.profile is None else request_lines(problem.profile)
+    remarks += [f"profile of {moment(round(one.at * 1000))} UTC from {one.by}: {_reading(one)}" for one in profiles]
     remarks.append(f"key: {problem.key}")
     return Item(harmless("; ".join(words), 500), remarks=[harmless(one, 1000) for one in remarks], lead=problem.title)
 

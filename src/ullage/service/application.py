@@ -18,7 +18,7 @@ from starlette.routing import Route
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.access import Access, GivenRole
-from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, silence
+from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, attach_profile, silence
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import ROLE, UPLOADS
@@ -120,6 +120,7 @@ class Service:
             Route("/alerts", self.alerts),
             Route("/api/v1/alerts", self.alerts_api),
             Route("/api/v1/alerts/acknowledge", self.acknowledge, methods=["POST"]),
+            Route("/api/v1/alerts/profile", self.attach_profile, methods=["POST"]),
             Route("/api/v1/silences", self.silence, methods=["POST"]),
             Route("/upload", self.upload_page),
             Route("/upload/{id}", self.uploaded),
@@ -240,6 +241,10 @@ class Service:
     async def acknowledge(self, http: HttpRequest) -> Response:
         """Keep that somebody looks after an alert."""
         return await self._kept(http, lambda alerting, body: acknowledge(alerting.book, body))
+
+    async def attach_profile(self, http: HttpRequest) -> Response:
+        """Keep that a profile came for an alert."""
+        return await self._kept(http, lambda alerting, body: attach_profile(alerting.book, body, self.state.clock()))
 
     async def silence(self, http: HttpRequest) -> Response:
         """Keep a silence."""

@@ -12,7 +12,7 @@ import ullage
 from ullage.alerts.problem import Problem
 from ullage.asking.remote import field_schema
 from ullage.render.documents import schema
-from ullage.service.alerting import Acknowledged, Silenced
+from ullage.service.alerting import Acknowledged, AttachedProfile, Silenced
 from ullage.service.reported import ReportedSpeed
 from ullage.service.served import FORMS, SERVED, ServedQuestion
 from ullage.views.json_text import json_text
@@ -101,16 +101,20 @@ def _reported(parts: dict[str, Any]) -> dict[str, Any]:
 
 def _alert_paths(parts: dict[str, Any]) -> dict[str, Any]:
     parts["Alerts"] = _ALERTS
+    parts |= {name: one for name, one in _PARTS_OF_PROBLEM.items() if name != "Problem"}
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Alerts"}}}
     answers = {"200": {"description": "All.", "content": content}, "403": _problem("The token is for a part of the fleet.")}
     read = {"operationId": "alerts", "summary": "Alerts, and silences", "responses": answers}
     wrong = {"400": "It says nothing.", "403": "The token is missing."}
     acknowledged = _posted("acknowledge", "That somebody looks after an alert", Acknowledged, "It is kept.", wrong, parts)
     acknowledged["responses"]["404"] = _problem("No such alert is open.")
+    attached = _posted("attach_profile", "That a profile came for an alert", AttachedProfile, "It is kept.", wrong, parts)
+    attached["responses"]["404"] = _problem("There is no such alert.")
     silenced = _posted("silence", "That nobody is to be told for a while", Silenced, "Its number.", wrong, parts)
     return {
         "/api/v1/alerts": {"get": read},
         "/api/v1/alerts/acknowledge": {"post": acknowledged},
+        "/api/v1/alerts/profile": {"post": attached},
         "/api/v1/silences": {"post": silenced},
     }
 
@@ -130,6 +134,7 @@ def _posted(name: str, summary: str, kind: type, kept: str, wrong: dict[str, str
 
 
 _WORD, _TIME = {"type": ["string", "null"]}, {"type": ["string", "null"], "description": "ISO 8601, UTC"}
+_PARTS_OF_PROBLEM = msgspec.json.schema_components([Problem], ref_template="#/components/schemas/{name}")[1]
 _ALERTS = {
     "type": "object",
     "required": ["alerts", "silences"],
@@ -145,7 +150,15 @@ _ALERTS = {
                     **dict.fromkeys(("first_seen", "last_seen", "opened", "resolved"), _TIME),
                     **dict.fromkeys(("acknowledged_by", "note"), _WORD),
                     "silenced": {"type": "boolean"},
-                    **msgspec.json.schema(Problem)["$defs"]["Problem"]["properties"],
+                    "profiles": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["profile", "by", "at", "note", "next"],
+                            "properties": {key: {"type": "string"} for key in ("profile", "by", "at", "note", "next")},
+                        },
+                    },
+                    **_PARTS_OF_PROBLEM["Problem"]["properties"],
                 },
             },
         },

@@ -63,8 +63,9 @@ def _alerting(settings: ServiceSettings, state: ServiceState, file: Path, log: S
     every = seconds(settings.alert_every)
     outlets = read_outlets(Path(settings.alert_file).expanduser(), every) if settings.alert_file else []
 
-    def ask(name: str) -> Mapping[str, Any]:
-        recent = AskedQuestion(name, (("since", WINDOW),), up_to_last_sample=True).with_words(settings.words())
+    def ask(name: str, **words: Any) -> Mapping[str, Any]:
+        asked = tuple(sorted(({"since": WINDOW} | words).items()))
+        recent = AskedQuestion(name, asked, up_to_last_sample=True).with_words(settings.words())
         answer = answer_to(recent, state.store.place, state.store.last_ms(), "")
         found: Mapping[str, Any] = answer.data()
         return found
