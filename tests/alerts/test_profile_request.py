@@ -15,7 +15,7 @@ from tests.alerts.test_book import problem
 from tests.alerts.test_outlets import notice
 from ullage.alerts.book import AlertBook
 from ullage.alerts.outlets import alertmanager_body, mail_of, slack_body, webhook_body
-from ullage.alerts.profile_request import LOOK_FOR, ProfileRequest, profile_request, request_lines, wants_profile
+from ullage.alerts.profile_request import LOOK_FOR, WantedProfile, profile_request, request_lines, wants_profile
 from ullage.errors import NoSuchNameError
 from ullage.findings.kind import FLEET_KINDS
 
@@ -29,7 +29,7 @@ DEVICES = [
 HOSTILE = "7'; touch owned; echo \"$(touch owned)`touch owned`\x1b[2J\n"
 
 
-def request(where: dict[str, str | int], kind: str = "straggler") -> ProfileRequest:
+def request(where: dict[str, str | int], kind: str = "straggler") -> WantedProfile:
     return profile_request(kind, where, DEVICES)
 
 

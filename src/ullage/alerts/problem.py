@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ullage.alerts.profile_request import ProfileRequest
+from ullage.alerts.profile_request import WantedProfile
 from ullage.views.numbers import percent
 
 SURE_AT_ONCE = "high"  # a problem of this confidence is told when it is first seen, others when they are seen again
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     command: str = ""
     since: str = ""
-    profile: ProfileRequest | None = None
+    profile: WantedProfile | None = None
 
     @property
     def key(self) -> str:

@@ -36,7 +36,7 @@ class ProfileCommand(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
+class WantedProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The profile that is asked for: of the process of `job` that computes on a GPU (`index` and `gpu` of `host`), `seconds` long.
 
     `local_rank` is that process's number on its host, where a launcher gives each of a job's GPUs there to a rank in their order. `after`
@@ -69,7 +69,7 @@ def wants_profile(kind: str, where: Mapping[str, Any]) -> bool:
     return "job" in where and _looked_for(kind) in LOOK_FOR
 
 
-def profile_request(kind: str, where: Mapping[str, Any], devices: Sequence[Mapping[str, Any]] = ()) -> ProfileRequest:
+def profile_request(kind: str, where: Mapping[str, Any], devices: Sequence[Mapping[str, Any]] = ()) -> WantedProfile:
     """Return the profile that a problem of a kind and place asks for. `devices` are those of the job's document.
 
     The worst of a job's GPUs is the one that the place names; where it names a host or none, the trusted one there with the least OFU.
@@ -82,7 +82,7 @@ def profile_request(kind: str, where: Mapping[str, Any], devices: Sequence[Mappi
     own = sorted({int(one["index"]) for one in devices if one.get("host") == host and one.get("index") is not None and not one.get("mig")})
     local_rank = own.index(known) if known in own else None
     folder = f"ullage-{''.join(letter if letter.isalnum() else '-' for letter in job)[:60]}"
-    return ProfileRequest(
+    return WantedProfile(
         job=job,
         host=host,
         index=known,
@@ -138,7 +138,7 @@ def _on_rank(command: str, host: str | None, local_rank: int | None) -> str:
     return command if not tests else f"if {' && '.join(tests)}; then {command}; else COMMAND; fi"
 
 
-def request_lines(request: ProfileRequest) -> list[str]:
+def request_lines(request: WantedProfile) -> list[str]:
     """Return the request as lines for a person."""
     lines = [f"profile: {request.place}, {request.seconds} s, from {request.after} s after its start on; look for {request.look_for}"]
     lines += [f"{one.tool}{', now' if one.running else ', from the next start on'}: {one.command}" for one in request.commands]
