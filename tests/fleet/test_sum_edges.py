@@ -13,7 +13,7 @@ from ullage.sums.devices import _measured, bucketed, within
 from ullage.sums.gauges import _bits
 from ullage.sums.grouping import collapse
 from ullage.sums.held import constant_of, same_everywhere
-from ullage.sums.job_courses import device_scrape_sums, job_course_sums
+from ullage.sums.job_courses import job_course_sums
 from ullage.sums.ledger import CODES, owner
 from ullage.sums.ordering import device_codes, pack
 from ullage.sums.spans import cut_at_spans, joined_spans
@@ -123,15 +123,7 @@ def test_a_window_takes_its_part_of_what_counters_grew():
     assert [(row["span_ms"], row["energy_delta"]) for row in found] == [(10_000, 1000.0)]
 
 
-@pytest.mark.parametrize(
-    "sums", [lambda rows: job_course_sums(rows, bucket_ms=MINUTE), lambda rows: device_scrape_sums(rows, interval_ms=MINUTE)]
-)
-def test_devices_that_several_jobs_hold_and_those_that_none_holds_tell_of_no_job(sums):
+def test_devices_that_several_jobs_hold_and_those_that_none_holds_tell_of_no_job():
     rows = [sample(NOON), sample(NOON, gpu="GPU-1", job="7,8", sharers=2), sample(NOON, gpu="GPU-2", job=None)]
-    assert [(row["job"], int(row["span_ms"])) for row in sums(ibis.memtable(settled_table(rows))).to_pylist()] == [("7", 30_000)]
-
-
-def test_a_sample_is_of_the_scrape_in_which_it_ends():
-    rows = [sample(NOON), sample(NOON + 1, gpu="GPU-1")]
-    found = device_scrape_sums(ibis.memtable(settled_table(rows)), interval_ms=MINUTE).to_pylist()
-    assert sorted((row["gpu"], row["bucket"] - NOON) for row in found) == [("GPU-0", -MINUTE), ("GPU-1", 0)]
+    found = job_course_sums(ibis.memtable(settled_table(rows)), bucket_ms=MINUTE).to_pylist()
+    assert [(row["job"], int(row["span_ms"])) for row in found] == [("7", 30_000)]
