@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import T0, settled_table
 from tests.fleet.test_windows import every, repeats, table
+from ullage.sums import exact
 from ullage.sums.devices import _measured, bucketed, within
 from ullage.sums.gauges import _bits
 from ullage.sums.grouping import collapse
@@ -103,6 +104,31 @@ def test_spans_are_joined_to_the_longest_of_those_that_they_touch():
 def test_nothing_is_cut_where_no_span_is_given():
     rows = ibis.memtable(settled_table([{"job": "7"}]))
     assert cut_at_spans(rows, {}, "inside").count().to_pyarrow().as_py() == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "most", "least"),  # what the largest reading adds in a millisecond, and what a small one adds in a second
+    [
+        (exact.ACTIVITY_STEP, 300, 0.01 * 1000),
+        (exact.POWER_STEP, 400e3, 50 * 1000),
+        (exact.POWER_SQUARE_STEP, 40e3**2, 50**2 * 1000),
+        (exact.CLOCK_STEP, 100e9, 100e6 * 1000),
+    ],
+)
+def test_steps_leave_room_for_the_largest_reading_of_a_day_and_resolve_the_smallest_of_a_second(step, most, least):
+    assert most * 86_400_000 / step < 2**63 and step / least < 1e-8
+
+
+def test_a_span_of_one_device_is_not_that_of_another_on_its_gpu():
+    rows = [
+        {"job": "7", "time": NOON, "mig": mig, "gpu": gpu}
+        for gpu, mig in (("a", None), ("a", "1g.10gb/7"), ("a", "1g.10gb/8"), ("b", None))
+    ]
+    spans = {("a", "1g.10gb/7"): [(NOON - 10_000, NOON)], ("b", None): [(NOON - 20_000, NOON)]}
+    found = cut_at_spans(ibis.memtable(settled_table(rows)), spans, "inside").to_pyarrow().to_pylist()
+    inside = sorted((row["gpu"], row["mig"] or "", row["span_ms"]) for row in found if row["inside"])
+    assert inside == [("a", "1g.10gb/7", 10_000), ("b", "", 20_000)]
+    assert sum(row["span_ms"] for row in found) == 4 * 30_000
 
 
 def sample(end, span=30_000, **more):
