@@ -130,9 +130,18 @@ def _resting(path: Path, engine: str) -> Store | SettledFiles:
 
 
 def take(
-    store: Store, sources: Sequence[str], jobs: pa.Table | None, *, options: Options, problems: Problems, gap_ms: int | None = None
+    store: Store,
+    sources: Sequence[str],
+    jobs: pa.Table | None,
+    *,
+    options: Options,
+    problems: Problems,
+    gap_ms: int | None = None,
+    renamed: Callable[[pa.Table], pa.Table] = lambda table: table,
 ) -> int:
     """Read places, attribute their samples to jobs, and append them to a store; returns how many rows were new.
+
+    Samples are stored as they are `renamed`; job records must have been.
 
     A place that fails after some of it was read is cut short, with a note; one that gives nothing at all raises UllageError.
     """
@@ -143,7 +152,7 @@ def take(
     names = file_names(files_of(sources))
     for name in sources:
         tables = taken.each(_as_far_as_it_goes(name, options, problems, names, taken.rows > 0))
-        done = store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms)
+        done = store.append(_attributed(map(renamed, tables), known, problems, seen), gap_ms=gap_ms)
         taken.new += done.rows_new
         problems.mend("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
         for column, count in sorted(done.impossible.items()):

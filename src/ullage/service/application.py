@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -27,6 +28,7 @@ from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
 from ullage.service.packing import AnswerPacker
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
+from ullage.service.pseudonyms import Pseudonyms
 from ullage.service.reported import keep_reported, read_reported_speed
 from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, request_of
 from ullage.service.settings import TOKEN
@@ -80,6 +82,7 @@ class Service:
     patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
     alerting: Alerting | None = None
     uploads: UploadBook | None = None
+    pseudonyms: Pseudonyms | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     packer: AnswerPacker = field(default_factory=AnswerPacker)
     reading: BesideWorkers = field(default_factory=lambda: BesideWorkers("uploads", WAITING + 2))  # of profiles; they wait for a process
@@ -213,6 +216,8 @@ class Service:
             return _problem(400, error.problem, error.hint)
         if because := self.state.unready():
             return _problem(503, because, "", {"Retry-After": "60"})
+        if self.pseudonyms is not None and "job" in self.pseudonyms.fields:
+            said = msgspec.structs.replace(said, job=self.pseudonyms.of("job", said.job))
         try:
             await self.book.beside(lambda: keep_reported(self.state.store.kept_reports, said))
         except UllageError as error:

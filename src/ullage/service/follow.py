@@ -21,6 +21,7 @@ from ullage.errors import UllageError, harmless, public
 from ullage.intake import take
 from ullage.problems import Problems
 from ullage.service.logs import ServiceLog
+from ullage.service.pseudonyms import Pseudonyms
 from ullage.service.slurm_accounting import COMMAND, SlurmAccounting
 from ullage.service.state import FollowedSource
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
@@ -45,7 +46,7 @@ class FollowPlan:
 
     `jobs` are places with job records, read again each time, or "sacct", which is run every five minutes; samples of more than
     `keep_days` before the newest are dropped (0: none).
-    A source that takes longer than `turn_s` is asked again for the rest.
+    A source that takes longer than `turn_s` is asked again for the rest. Names that have `pseudonyms` are not stored.
     """
 
     sources: tuple[str, ...]
@@ -56,6 +57,7 @@ class FollowPlan:
     options: Options = field(default_factory=Options)
     keep_days: int = 0
     turn_s: float = TURN_S
+    pseudonyms: Pseudonyms | None = None
 
     @property
     def shown(self) -> str:
@@ -234,7 +236,11 @@ class Follower:
 
         limit = Deadline.after(self.plan.turn_s)
         options = replace(self.plan.options, since=since, until=until, progress=progress, deadline=limit)
-        return take(store, sources, records, options=options, problems=problems)
+        return take(store, sources, records, options=options, problems=problems, renamed=self._renamed)
+
+    def _renamed(self, table: pa.Table) -> pa.Table:
+        hidden = self.plan.pseudonyms
+        return table if hidden is None else hidden.in_table(table)
 
     def _mark(self, store: Store, source: str, now: int) -> SourceWatermark:
         """Return how far a source was read. Of one that was not, or nobody knows any more, `first_ms` are asked for, and all since the
@@ -263,7 +269,7 @@ class Follower:
                 failures.append(error)
             else:
                 tables += [] if found is None else [found]
-        return pa.concat_tables(tables) if tables else None
+        return self._renamed(pa.concat_tables(tables)) if tables else None
 
     def _keep_small(self, store: Store) -> None:
         if time.monotonic() - self._compacted < COMPACT_S and len(store.manifest().parts) < MANY_PARTS:

@@ -21,10 +21,11 @@ import msgspec
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
 from ullage.service.access import GivenRole, read_roles
+from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
 from ullage.service.served import ReadPlace, request_of
 from ullage.written_values import seconds
 
-TOKEN, HEADER = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER"  # variables of the environment
+TOKEN, HEADER, PSEUDONYM_KEY = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER", "ULLAGE_SERVE_PSEUDONYM_KEY"  # variables of the environment
 _SPANS = ("every", "first", "timeout", "answer_limit")
 _SECRET = re.compile(r"token|password|secret|header|key", re.IGNORECASE)
 SHORTEST = 0.1  # s; below, a sampler's readings are not valid
@@ -52,6 +53,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     answer_limit: str = "60s"
     alert_every: str = ""
     alert_file: str = ""
+    pseudonyms: list[Literal["user", "namespace", "job", "name", "pod", "container"]] = msgspec.field(default_factory=list)
+    pseudonym_key_file: str = ""
     uploads: Literal["", "on", "off"] = ""
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
@@ -83,6 +86,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         place = self.header_file or _credential("header")
         said = os.environ.get(HEADER, "") or (_secret(place) if place else "")
         return read_headers(tuple(line for line in said.splitlines() if line.strip()), "--header", 0.0)
+
+    def hidden_names(self) -> Pseudonyms | None:
+        """Return which names are not kept, and the key of what stands for them. Raises UllageError for one that protects nothing."""
+        place = self.pseudonym_key_file or _credential("pseudonym_key")
+        key = os.environ.get(PSEUDONYM_KEY, "").strip() or (_secret(place) if place and self.pseudonyms else "")
+        return pseudonyms_of(key, self.pseudonyms)
 
 
 def settings_text(settings: ServiceSettings) -> str:

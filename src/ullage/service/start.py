@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ullage.demo import demo
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
-from ullage.service.access import LOOPBACK, Access
+from ullage.service.access import LOOPBACK, Access, GivenRole
 from ullage.service.alerting import WINDOW, Alerting, read_outlets
 from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
@@ -52,6 +53,7 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
     state.alerts = alerting is not None
     state.uploads = may_upload(settings.uploads, settings.host)
     served = Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME), alerting=alerting)
+    served.pseudonyms = settings.hidden_names()
     served.uploads = UploadBook() if state.uploads else None
     return RunningService(served, log, filler)
 
@@ -90,7 +92,7 @@ def _fleet_document(store: WatchedStore, settings: ServiceSettings, since: int, 
 
 def access_of(settings: ServiceSettings) -> Access:
     """Return who may ask. Raises UllageError where everybody could: a service that others reach needs a token."""
-    token, roles = settings.token(), settings.roles()
+    token, roles = settings.token(), roles_of(settings)
     if not (token or roles) and settings.host not in ("127.0.0.1", "localhost", "::1"):
         raise UllageError(
             f"others can reach {settings.host}, and no token says who may ask",
@@ -100,10 +102,22 @@ def access_of(settings: ServiceSettings) -> Access:
     return Access(token, (*LOOPBACK, *(name.lower() for name in names)), roles)
 
 
+def roles_of(settings: ServiceSettings) -> tuple[tuple[str, GivenRole], ...]:
+    """Return the tokens of the file of `tokens_file`; names in it are those that people have, also where they are not kept."""
+    hidden = settings.hidden_names()
+    if hidden is None:
+        return settings.roles()
+    return tuple(
+        (token, role if role.part is None else replace(role, part=hidden.in_condition(role.part))) for token, role in settings.roles()
+    )
+
+
 def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, Filler | None]:
     """Return the state of what is watched, and what fills its store (None: others do)."""
     sources = settings.sources
     if len(sources) == 1 and at_rest(sources[0]) and Path(sources[0]).expanduser().is_dir():
+        if settings.pseudonyms:
+            raise UllageError("a store that others fill has its names already", "set `pseudonyms` where it is filled")
         place = Path(sources[0]).expanduser().absolute()
         return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED)), None
     if not sources and not nvml_answers():
@@ -135,6 +149,7 @@ def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
         jobs=tuple(settings.jobs),
         options=options,
         keep_days=settings.keep_days,
+        pseudonyms=settings.hidden_names(),
     )
 
 
