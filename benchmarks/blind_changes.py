@@ -36,7 +36,7 @@ from ullage.tables import samples
 
 Array = npt.NDArray[np.float64]
 
-SEEDS = {"development": 10_000, "assessment": 20_000}
+SEEDS = {"development": 10_000, "assessment": 20_000, "fresh": 200_000}
 EPOCH_MS = 1_764_115_200_000
 MINUTE = 60.0
 GPUS = 2

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ullage.courses.course import Array, TimeCourse
+from ullage.courses.rhythm import DAY_MS, LEAST_DAYS, daily_rhythm, day_means
 from ullage.errors import UllageError
 
 LEAST_LENGTH = 5  # buckets of a level: shorter ones are pauses
@@ -20,6 +21,7 @@ STILL = 0.005  # of the level: no gauge is finer than this over a bucket, so tha
 WENT_AWAY = 15  # buckets: what is over sooner was a pause (a checkpoint, an evaluation)
 RAMP = 60  # buckets between two changes in one direction that are one slope
 SAME = 0.5  # of the change: a level this near to the one before is that level again
+REFINED = 3  # times that a rhythm is estimated beside the levels found without it
 NOTHING = 1e-3  # below this part of the level around it a level counts as nothing
 NORMAL = 1.4826  # the standard deviation of a normal series over its median absolute deviation
 BLOCKS = (1, 2, 4, 8, 16)  # lengths over which values are averaged: noise with a memory does not average out as fast
@@ -58,16 +60,53 @@ class LevelChange:
 
 
 def level_changes(course: TimeCourse, least_change: float = LEAST_CHANGE) -> list[LevelChange]:
-    """Return where the level of a course changed by at least a part of itself, in order of time; raises UllageError without ruptures."""
+    """Return where the level of a course changed by at least a part of itself, in order of time; raises UllageError without ruptures.
+
+    A daily rhythm is no change: where days are alike, levels are those without it.
+    """
     values = course.values[course.known]
     if len(values) < 2 * LEAST_LENGTH:
         return []
+    values, ends, noise = _without_rhythm(course, values, least_change)
+    return _without_pauses(course, _changes_between(course, values, ends, noise), least_change) if noise > 0 else []
+
+
+def _without_rhythm(course: TimeCourse, values: Array, least_change: float) -> tuple[Array, list[int], float]:
+    """Return the known values without their daily rhythm, if they have one, where their levels end, and their noise."""
+    if len(values) * course.bucket_ms < LEAST_DAYS * DAY_MS:
+        return values, *_level_ends(values, least_change)
+    # two ways to begin, as neither a rhythm nor a change is known: the mean of the day around each value, which a change blurs, and levels
+    # of a day or longer, which a strong rhythm cuts; what leaves fewer levels explains more
+    long_levels = _levels(values, _level_ends(values, least_change, DAY_MS // course.bucket_ms)[0])
+    found = [_flattened(course, values, levels, least_change) for levels in (day_means(course), long_levels)]
+    flat = min(found, key=lambda one: len(one[1]))[0]
+    return flat, *_level_ends(flat, least_change)
+
+
+def _flattened(course: TimeCourse, values: Array, levels: Array, least_change: float) -> tuple[Array, list[int]]:
+    """Return the values without the rhythm that they have beside levels, and where their levels end: these tell the rhythm again."""
+    flat, ends = values, _level_ends(values, least_change)[0]
+    for _ in range(REFINED):
+        rhythm = daily_rhythm(course, levels)
+        if rhythm is None:
+            break
+        flat = values / rhythm
+        ends = _level_ends(flat, least_change)[0]
+        levels = _levels(flat, ends)
+    return flat, ends
+
+
+def _level_ends(values: Array, least_change: float, least_length: int = LEAST_LENGTH) -> tuple[list[int], float]:
+    """Return where levels end, and the noise about them (0: the series stands still)."""
     noise = max(noise_of(values), STILL * float(np.median(np.abs(values))))
     if noise <= 0:
-        return []
+        return [len(values)], 0.0
     penalty = PENALTY * math.log(max(len(values), LEAST_PLACES))
-    ends = _worth_telling(values, segment_ends(values / noise, penalty, LEAST_LENGTH), least_change)
-    return _without_pauses(course, _changes_between(course, values, ends, noise), least_change)
+    return _worth_telling(values, segment_ends(values / noise, penalty, least_length), least_change), noise
+
+
+def _levels(values: Array, ends: Sequence[int]) -> Array:
+    return np.concatenate([np.full(last - first, values[first:last].mean()) for first, last in pairwise([0, *ends])])
 
 
 def noise_of(values: Array) -> float:
