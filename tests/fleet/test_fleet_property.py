@@ -24,6 +24,7 @@ from ullage.reports.fleet.existence import existence
 from ullage.reports.fleet.fleet import BUCKETS, _course, _ledger
 from ullage.reports.fleet.fleet import fleet as fleet_report
 from ullage.reports.fleet.groups import counted_hours, exact_share, groups_of, state_sums
+from ullage.reports.fleet.prices import PriceTable, row_prices
 from ullage.reports.fleet.rated import losses, rate, weighted_mean
 from ullage.reports.fleet.request import FleetRequest
 from ullage.store.store import Store
@@ -44,6 +45,11 @@ KEYS = ("job", "user", "namespace", "host", "cluster", "model")
 NAMES = {step: name for name, step in zip(LABELS, STEPS, strict=True)}
 SMS = {"H100 SXM": 132, "A100 SXM 80GB": 108}
 TOP = 2**50  # counters are turned round by it; a float holds it exactly
+
+
+def unpriced(rated):
+    """The prices of a fleet of which none is known."""
+    return row_prices(rated, PriceTable())
 
 
 def rounded(fleet):
@@ -121,9 +127,9 @@ def ours(fleet, samples):
     samples = within(samples, since, until)
     rated = rate(state_sums(samples, []))
     lost, every = losses(rated), np.ones(len(rated), np.bool_)
-    found = {by: groups_of(rated, every, lost, by, {}) for by in KEYS}
+    found = {by: groups_of(rated, every, lost, by, unpriced(rated)) for by in KEYS}
     hourly = rate(state_sums(samples, [], bucket_ms=HOUR * 1000))
-    found["hour"] = groups_of(hourly, np.ones(len(hourly), np.bool_), losses(hourly), "bucket", {})
+    found["hour"] = groups_of(hourly, np.ones(len(hourly), np.bool_), losses(hourly), "bucket", unpriced(hourly))
     whole = {
         "ofu": weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
         "known": counted_hours(rated),
@@ -306,7 +312,7 @@ def quantities(samples, since, until):
     found["known"] = counted_hours(rated)
     found["work"] = float(np.nansum(rated.ofu_part * rated.weight)) / 3_600_000
     for by in ("job", "host"):
-        for group in groups_of(rated, every, lost, by, {}):
+        for group in groups_of(rated, every, lost, by, unpriced(rated)):
             found[by, group.key, "hours"] = group.gpu_hours
             found[by, group.key, "ullage"] = group.ullage or 0.0
     return found
@@ -334,7 +340,7 @@ def job_groups(table):
     import ibis
 
     rated = rate(state_sums(ibis.memtable(table), []))
-    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", {})
+    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", unpriced(rated))
 
 
 @pytest.mark.parametrize("seed", some(range(440, 446), 1))
