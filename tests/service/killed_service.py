@@ -195,10 +195,10 @@ class FastClock:
 
 
 @contextmanager
-def serving(folder: Path, url: str, clock: FastClock) -> Iterator[tuple[subprocess.Popen[str], list[dict[str, Any]]]]:
+def serving(folder: Path, url: str, clock: FastClock, every: str = "0.1s") -> Iterator[tuple[subprocess.Popen[str], list[dict[str, Any]]]]:
     """Run `ullage serve` by a clock; give its process and the lines that it logs. It is killed in the end."""
     settings = folder / "ullage.toml"
-    settings.write_text(f'source = "{url}"\nstore = "{folder / "store"}"\nevery = "0.1s"\nport = 0\nlog = "json"\n')
+    settings.write_text(f'source = "{url}"\nstore = "{folder / "store"}"\nevery = "{every}"\nport = 0\nlog = "json"\n')
     words = [sys.executable, "-c", SERVE, f"{clock.began!r}", f"{clock.at!r}", f"{clock.speed!r}", "serve", "--config", str(settings)]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "home")})
     assert process.stderr is not None
@@ -286,24 +286,24 @@ def killed_services(folder: Path, moments: int, rng: random.Random, say: Callabl
     return met
 
 
-def compare(folder: Path, port: int, now: int, say: Callable[[str], object]) -> None:
+def compare(folder: Path, port: int, now: int, say: Callable[[str], object], gpus: int = GPUS) -> None:
     """Compare what a service answers once it has caught up with the sums of the seconds."""
     last = now // STEP_MS * STEP_MS
     counted_until = (last - 600_000) // HOUR_MS * HOUR_MS
-    _until(lambda: json.loads(_get(port, "/readyz"))["samples_until"] == _iso(last))
-    _until(lambda: f"ullage_counted_until_timestamp_seconds {counted_until / 1000}" in _get(port, "/metrics"))
-    check_store(folder / "store", GPUS)
-    assert Store.open(folder / "store").info().rows == GPUS * (last - T0) // STEP_MS
+    _until(lambda: json.loads(page_of(port, "/readyz"))["samples_until"] == _iso(last))
+    _until(lambda: f"ullage_counted_until_timestamp_seconds {counted_until / 1000}" in page_of(port, "/metrics"))
+    check_store(folder / "store", gpus)
+    assert Store.open(folder / "store").info().rows == gpus * (last - T0) // STEP_MS
     since = T0 + HOUR_MS
-    answer = json.loads(_get(port, f"/api/v1/fleet?by=job&since={_iso(since)}&until={_iso(last)}"))
-    truth = second_by_second(GPUS, since, last)
+    answer = json.loads(page_of(port, f"/api/v1/fleet?by=job&since={_iso(since)}&until={_iso(last)}"))
+    truth = second_by_second(gpus, since, last)
     found = {row["key"]: (row["gpu_hours"] * 3600, row["ofu"]) for row in answer["groups"]}
     assert found.keys() == truth.seconds.keys()
     for job, (seconds, ofu) in found.items():
         assert abs(seconds - truth.seconds[job]) < 1e-6 * truth.seconds[job], (job, seconds, truth.seconds[job])
         assert abs(ofu - truth.at_peak[job] / truth.seconds[job]) < 1e-6, (job, ofu, truth.at_peak[job] / truth.seconds[job])
-    counted = second_by_second(GPUS, T0, counted_until)
-    lines = dict(line.rsplit(" ", 1) for line in _get(port, "/metrics").splitlines() if not line.startswith("#"))
+    counted = second_by_second(gpus, T0, counted_until)
+    lines = dict(line.rsplit(" ", 1) for line in page_of(port, "/metrics").splitlines() if not line.startswith("#"))
     owned = sum(float(value) for name, value in lines.items() if name.startswith("ullage_gpu_seconds_total{"))
     lost = sum(float(value) for name, value in lines.items() if name.startswith("ullage_loss_gpu_seconds_total{"))
     gained = sum(float(value) for name, value in lines.items() if name.startswith("ullage_gain_gpu_seconds_total{"))
@@ -317,7 +317,7 @@ def _iso(ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
 
 
-def _get(port: int, path: str) -> str:
+def page_of(port: int, path: str) -> str:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
             return str(answer.read().decode())

@@ -54,7 +54,7 @@ if (profile) {
   label.append("Profile", box);
   tools.append(label);
   said.setAttribute("role", "status");
-  place.after(tools, said);
+  (place.parentNode.querySelector(".how") || place).after(tools, said);
   let busy = false;
   const send = async file => {
     if (busy || !file) return;
