@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import T0, settled_table
 from tests.fleet.test_windows import every, repeats, table
 from ullage.sums import exact
-from ullage.sums.devices import _measured, bucketed, within
+from ullage.sums.devices import _measured, bucketed, device_sums, within
 from ullage.sums.gauges import _bits
 from ullage.sums.grouping import collapse
 from ullage.sums.held import constant_of, same_everywhere
@@ -141,6 +141,13 @@ def test_a_sample_that_ends_with_a_bucket_lies_in_no_other():
     # one that reaches over two edges: 10 s before, a minute, 20 s behind
     found = bucketed(ibis.memtable(settled_table([sample(NOON + 20_000, 90_000)])), MINUTE).order_by("bucket").to_pyarrow()
     assert [(row["bucket"] - NOON, row["span_ms"]) for row in found.to_pylist()] == [(-2 * MINUTE, 10_000), (-MINUTE, MINUTE), (0, 20_000)]
+
+
+def test_time_without_any_gauge_is_dark_and_not_idle():
+    nothing = dict.fromkeys(("tensor_active", "sm_active", "gr_active"))
+    rows = [sample(NOON, **nothing), sample(NOON + 30_000, tensor_active=0.0, sm_active=0.0, gr_active=0.0), sample(NOON + 60_000)]
+    found = device_sums(ibis.memtable(settled_table(rows))).to_pyarrow()
+    assert [sum(int(value) for value in found[name].to_pylist()) for name in ("dark_ms", "idle_ms", "span_ms")] == [30_000, 30_000, 90_000]
 
 
 def test_a_window_takes_its_part_of_what_counters_grew():

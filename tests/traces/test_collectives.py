@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.seeds import some
 from tests.traces.kineto_events import BASE, call, kernel, written
 from ullage.recording import Device, Process, Recording
-from ullage.sums.lanes.collectives.collectives import operation
+from ullage.sums.lanes.collectives.collectives import _within, operation
 from ullage.sums.lanes.collectives.matched import Matched
 from ullage.sums.lanes.collectives.matching import match
 from ullage.sums.lanes.collectives.transfer import skew, stragglers, transfer_notes, with_transfer
-from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.gather import LaneRows, gather
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, merge
 from ullage.tables import intervals
@@ -643,3 +643,9 @@ def test_who_is_last_of_all_together_is_found_among_pairs(seed: int) -> None:
     _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
     found = {s.rank: s.last for s in stragglers(matched)}
     assert matched.count == sum(last) and [found[n] for n in range(4)] == last
+
+
+def test_a_collective_counts_while_it_shares_time_with_the_window():
+    # the window lasts from 10 to 20: who ends as it begins or begins as it ends is outside; of who ends before it began nothing is known
+    start, end = np.array([5, 5, 19, 20, 12, 15]), np.array([10, 11, 30, 30, 12, 14])
+    assert _within(LaneRows(start, end), (10, 20)).start.tolist() == [5, 19, 12]
