@@ -40,11 +40,16 @@ class Asked:
         self.findings: list[dict[str, Any]] | None = []
 
         self.jobs: list[str] = []
+        self.windows: list[tuple[Any, ...]] = []
 
     def __call__(self, name: str, **words: str) -> Mapping[str, Any]:
         if name == "job":
             self.jobs.append(words["id"])
             return {"devices": [{"host": "n1", "index": 3, "gpu": "GPU-3", "mig": None, "ofu": 0.1, "verdict": "trusted"}]}
+        if name == "fleet" and words:
+            self.windows.append((words["since"], words["until"], words["host"]))
+            level = 0.2 if len(self.windows) % 2 else 0.3
+            return {"groups": [{"key": f"2026-08-01 {hour:02}:00", "ofu": level, "gpu_hours": 8.0} for hour in range(24)]}
         if self.findings is None:
             raise UllageError("the store can't be read")
         return {"findings": self.findings, "command": "ullage fleet s"} if name == "fleet" else {}
@@ -86,6 +91,24 @@ def test_a_job_is_asked_once_for_its_worst_gpu_and_a_profile_can_be_attached(tmp
     assert "/traces/rank 0.json" in text(alerts_view(alerting.book, 0.0), whole=True)
     with pytest.raises(UllageError, match="no path and no address"):
         attach_profile(alerting.book, json.dumps(body | {"profile": " "}).encode(), 5.0)
+
+
+def test_what_a_mend_brought_is_measured_once_a_day_and_shown(tmp_path: Path) -> None:
+    asked, hour = Asked(), iter(range(0, 24 * 3600 * 1000, 6 * 3600))
+    asked.findings = [FINDING | {"where": {"host": "n1"}}]
+    alerting = Alerting(AlertBook(tmp_path / "a.sqlite"), [], asked, ServiceLog("json", io.StringIO()), clock=lambda: float(next(hour)))
+    for _ in range(5):
+        alerting.turn()
+    asked.findings = []
+    for _ in range(3):
+        alerting.turn()  # over at 42 h; seen since 0 h, so it lasted from −24 h to 18 h
+    assert alerts_document(alerting.book, 0.0)["alerts"][0]["mend"] is None
+    for _ in range(6):
+        alerting.turn()  # up to 78 h
+    before = ("1969-12-31T00:00:00Z", "1970-01-01T18:00:00Z", ("n1",))
+    assert asked.windows == [before, ("1970-01-02T18:00:00Z", "1970-01-03T12:00:00Z", ("n1",))]
+    assert alerts_document(alerting.book, 0.0)["alerts"][0]["mend"]["gpu_hours_a_week"] == pytest.approx(134.4)
+    assert "+134 ± 0, host n1: OFU 20 % → 30 %" in text(alerts_view(alerting.book, 0.0), whole=True, width=300)
 
 
 def test_a_place_that_does_not_answer_is_logged_and_tried_again(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from ullage.alerts.mend import MeasuredMend
 from ullage.alerts.problem import SURE_AT_ONCE, Problem
 from ullage.errors import NoSuchNameError, UllageError, harmless
 
@@ -36,6 +37,7 @@ CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL, outlet TEXT NOT NULL,
     problem BLOB NOT NULL, sent REAL, tries INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE IF NOT EXISTS mends (key TEXT PRIMARY KEY, mend BLOB NOT NULL, measured REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS profiles (
     key TEXT NOT NULL, place TEXT NOT NULL, by TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL, PRIMARY KEY (key, place)
 );
@@ -115,6 +117,7 @@ class AlertBook:
                 self._not_seen(connection, key, now, outlets)
             self._tell(connection, now, outlets)
             connection.execute("DELETE FROM alerts WHERE state = 'resolved' AND resolved < ?", (now - KEPT_S,))
+            connection.execute("DELETE FROM mends WHERE key NOT IN (SELECT key FROM alerts WHERE state = 'resolved')")
             connection.execute("DELETE FROM profiles WHERE key NOT IN (SELECT key FROM alerts)")
             connection.execute("DELETE FROM silences WHERE until < ?", (now,))
             connection.execute("DELETE FROM notices WHERE (sent IS NOT NULL OR tries >= ?) AND at < ?", (MOST_TRIES, now - KEPT_S))
@@ -171,6 +174,17 @@ class AlertBook:
             for row in connection.execute("SELECT key, place, by, at, note FROM profiles ORDER BY at DESC, place"):
                 found.setdefault(row[0], []).append(TakenProfile(*row))
         return found
+
+    def keep_mend(self, key: str, mend: MeasuredMend, now: float) -> None:
+        """Keep what the mend of a problem brought, in place of what was measured before."""
+        with self._open() as connection:
+            connection.execute("INSERT OR REPLACE INTO mends VALUES (?, ?, ?)", (key, msgspec.json.encode(mend), now))
+
+    def mends(self) -> dict[str, tuple[MeasuredMend, float]]:
+        """Return what mends brought, and when that was measured (s), by the alert's key."""
+        with self._open() as connection:
+            rows = connection.execute("SELECT key, mend, measured FROM mends").fetchall()
+        return {key: (msgspec.json.decode(mend, type=MeasuredMend), measured) for key, mend, measured in rows}
 
     def waiting(self, outlet: str) -> list[Notice]:
         """Return what is still to be said to an outlet, the oldest first."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ullage.alerts.book import Alert, AlertBook, Notice, Silence, TakenProfile
+from ullage.alerts.mend import DAY_S, LONGEST_S, MeasuredMend, mend_of, place_of_mend, windows_of_mend
 from ullage.alerts.outlets import (
     alertmanager_body,
     deliver,
@@ -28,8 +29,8 @@ from ullage.errors import UllageError, harmless, public
 from ullage.service.logs import ServiceLog
 from ullage.views.declared import iso
 from ullage.views.mail import mail_address
-from ullage.views.notation import GPU_HOURS, UNCUT
-from ullage.views.numbers import counted, moment
+from ullage.views.notation import FIGURES, GPU_HOURS, UNCUT
+from ullage.views.numbers import counted, moment, percent
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, View
 from ullage.written_values import seconds
 
@@ -115,6 +116,7 @@ class Alerting:
     ) -> None:
         self.every, self.turns = every, 0
         self._devices: dict[str, list[Mapping[str, Any]]] = {}
+        self._tried: dict[str, float] = {}  # when a mend was looked at, by the alert's key
         self.book, self.outlets, self._ask, self._log, self._clock = book, outlets, ask, log, clock
 
     def turn(self) -> None:
@@ -132,6 +134,7 @@ class Alerting:
             return
         now = self._clock()
         self.book.look(problems, now, [outlet.name for outlet in self.outlets if outlet.send is not None])
+        self._measure_mends(now)
         for outlet in self.outlets:
             for failure in self._send_to(outlet, now):
                 self._log("alert not sent", {"outlet": outlet.name, "problem": failure})
@@ -147,6 +150,30 @@ class Alerting:
             wanted = wants_profile(one.kind, one.where)
             devices = self._devices.get(str(one.where["job"]), []) if wanted else []
             yield msgspec.structs.replace(one, profile=profile_request(one.kind, one.where, devices)) if wanted else one
+
+    def _measure_mends(self, now: float) -> None:
+        """Measure what mends of the last week brought, one a look, each once a day."""
+        measured = self.book.mends()
+        for alert in self.book.alerts("resolved"):
+            key, resolved = alert.problem.key, alert.resolved or now
+            last = measured[key][1] if key in measured else self._tried.get(key, 0.0)
+            words = place_of_mend(alert.problem)
+            windows = windows_of_mend(alert.opened or alert.first_seen, resolved, now)
+            if words is None or windows is None or now - last < DAY_S or last >= resolved + LONGEST_S:
+                continue
+            self._tried[key] = now
+            try:
+                before, after = (
+                    self._ask("fleet", by="hour", since=iso(round(1000 * start)), until=iso(round(1000 * end)), **words).get("groups", ())
+                    for start, end in windows
+                )
+            except UllageError as error:
+                self._log("no look at a mend", {"key": key, "problem": error.problem})
+                return
+            mend = mend_of(_in_words(words), before, after)
+            if mend is not None:
+                self.book.keep_mend(key, mend, now)
+            return
 
     def _devices_of(self, job: str) -> list[Mapping[str, Any]]:
         """Return the GPUs of a job as its own report has them, none where that can't be had."""
@@ -232,15 +259,18 @@ def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
     """Return all alerts and the silences that hold, as plain data."""
     silences = book.silences(now)
     shown = [{**vars(one), "until": _iso(one.until)} for one in silences]
-    profiles = book.profiles()
-    return {"alerts": [_alert_record(one, silences, profiles.get(one.problem.key, ())) for one in book.alerts()], "silences": shown}
+    profiles, mends = book.profiles(), book.mends()
+    alerts = [_alert_record(one, silences, profiles.get(one.problem.key, ()), mends.get(one.problem.key)) for one in book.alerts()]
+    return {"alerts": alerts, "silences": shown}
 
 
 def _is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
     return any(one.covers(alert.problem) for one in silences)
 
 
-def _alert_record(alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile]) -> dict[str, Any]:
+def _alert_record(
+    alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile], mend: tuple[MeasuredMend, float] | None
+) -> dict[str, Any]:
     times = {name: _iso(getattr(alert, name)) for name in ("first_seen", "last_seen", "opened", "resolved")}
     problem: dict[str, Any] = msgspec.to_builtins(alert.problem)
     return {
@@ -251,8 +281,15 @@ def _alert_record(alert: Alert, silences: Sequence[Silence], profiles: Sequence[
         "note": alert.note or None,
         "silenced": _is_silenced(alert, silences),
         "profiles": [{"profile": one.place, "by": one.by, "at": _iso(one.at), "note": one.note, "next": _reading(one)} for one in profiles],
+        "mend": None if mend is None else msgspec.to_builtins(mend[0]),
         **problem,
     }
+
+
+def _in_words(words: Mapping[str, Any]) -> str:
+    """Return of which GPUs a mend is measured."""
+    said = [value if name == "where" else f"{name} {value[0]}" for name, value in words.items()]
+    return said[0] if said else "the fleet"
 
 
 def _reading(profile: TakenProfile) -> str:
@@ -267,11 +304,13 @@ def _iso(at: float | None) -> str | None:
 def alerts_view(book: AlertBook, now: float) -> View:
     """Return what a page says of alerts: what is open first, with what to do, then what is over."""
     alerts, silences, profiles = book.alerts("open", "resolved"), book.silences(now), book.profiles()
+    mends = book.mends()
     open_ones, over = [one for one in alerts if one.state == "open"], [one for one in alerts if one.state == "resolved"]
     lost = sum(one.problem.gpu_hours for one in open_ones)
     strong = counted(len(open_ones), "alert") if open_ones else "no alert"
     rest = f" open, {GPU_HOURS.words(lost)} GPU-hours lost so far" if open_ones else " is open"
     past = [Column("what", UNCUT), Column("since"), Column("until"), Column("owner"), Column("GPU-hours", GPU_HOURS, key="gpu_hours")]
+    past += [Column("won since, GPU-hours a week", FIGURES, key="won")]
     quiet = [Column("owner"), Column("kind"), Column("until"), Column("by"), Column("note")]
     sections = [
         Section(
@@ -280,7 +319,7 @@ def alerts_view(book: AlertBook, now: float) -> View:
             [ItemList([_item(one, silences, profiles.get(one.problem.key, ())) for one in open_ones], ranked=True)] if open_ones else [],
             _HOW,
         ),
-        Section("over", "Over", [Table("over", past, [*map(_row, over)])] if over else []),
+        Section("over", "Over", [Table("over", past, [_row(one, mends.get(one.problem.key)) for one in over])] if over else []),
         Section("silences", "Silences", [Table("silences", quiet, [*map(_silence_row, silences)])] if silences else []),
     ]
     return View(kind="alerts", subject="Alerts", headline=Headline(strong, rest), sections=[one for one in sections if one.parts])
@@ -311,9 +350,18 @@ def _since(alert: Alert) -> str:
     return said[:16].replace("T", " ") if said else moment(round(alert.first_seen * 1000))
 
 
-def _row(alert: Alert) -> list[Any]:
+def _row(alert: Alert, mend: tuple[MeasuredMend, float] | None) -> list[Any]:
     over = moment(round((alert.resolved or alert.last_seen) * 1000))
-    return [alert.problem.summary, _since(alert), over, alert.problem.owner, alert.problem.gpu_hours]
+    return [alert.problem.summary, _since(alert), over, alert.problem.owner, alert.problem.gpu_hours, _won(mend)]
+
+
+def _won(mend: tuple[MeasuredMend, float] | None) -> str | None:
+    """Return what a mend brought, with its error, and of which GPUs; None where that is not known (yet)."""
+    if mend is None:
+        return None
+    found = mend[0]
+    won = f"{found.gpu_hours_a_week:+,.3g} ± {found.error:,.2g}{'' if found.certain else ' (no more than its error)'}"
+    return harmless(f"{won}, {found.of}: OFU {percent(found.ofu_before)} → {percent(found.ofu_after)}", 200)
 
 
 def _silence_row(one: Silence) -> list[Any]:
