@@ -219,6 +219,24 @@ def _with_lowered_clocks(simulation: Simulation) -> Iterator[tuple[str, str]]:
                 simulation.records[number] = replace(job, loads=loads, mfu=None)
                 yield "throttled", job.name
                 break
+    yield from _with_a_low_cap(simulation, chosen)
+
+
+def _with_a_low_cap(simulation: Simulation, chosen: Iterator[int]) -> Iterator[tuple[str, str]]:
+    """Cap all GPUs of a job, so that none of them has another to differ from, and yield the finding that it is due.
+
+    What a simulated GPU draws follows its work: a job that works so hard that it draws nine tenths of its limit all the same is left alone.
+    """
+    factor, reasons = LIMITED["power_capped"]
+    for number in chosen:
+        job = simulation.records[number]
+        if (1 - factor) * _ofu_hours(simulation, number) >= 1.2 * LEAST_SHARE * GPUS * HOURS:
+            loads = job.loads.copy()
+            loads[:, CLOCK] *= factor
+            loads[:, LIMITS] = reasons
+            simulation.records[number] = replace(job, loads=loads, mfu=None)
+            yield "power_capped", job.name
+            break
 
 
 def _ofu_hours(simulation: Simulation, number: int) -> float:

@@ -92,3 +92,75 @@ def test_what_is_installed_already_is_left_alone_and_what_can_not_be_installed_f
 
 def test_inputs_reach_the_shell_by_the_environment_alone() -> None:
     assert list(steps()) == ["Install", "Ask"] and not any("${{" in script(name) for name in steps())
+
+
+# What GitHub takes for the metadata of a composite action: https://docs.github.com/actions/reference/metadata-syntax
+_WORDS = {"type": "string", "minLength": 1}
+_SCHEMA = {
+    "type": "object",
+    "required": ["name", "description", "runs"],
+    "additionalProperties": False,
+    "properties": {
+        "name": _WORDS,
+        "description": _WORDS,
+        "author": _WORDS,
+        "branding": {"type": "object"},
+        "inputs": {
+            "additionalProperties": {
+                "type": "object",
+                "required": ["description"],
+                "additionalProperties": False,
+                "properties": {
+                    "description": _WORDS,
+                    "required": {"type": "boolean"},
+                    "default": {"type": "string"},
+                    "deprecationMessage": _WORDS,
+                },
+            }
+        },
+        "outputs": {
+            "additionalProperties": {
+                "type": "object",
+                "required": ["description", "value"],
+                "additionalProperties": False,
+                "properties": {"description": _WORDS, "value": _WORDS},
+            }
+        },
+        "runs": {
+            "type": "object",
+            "required": ["using", "steps"],
+            "additionalProperties": False,
+            "properties": {
+                "using": {"const": "composite"},
+                "steps": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "oneOf": [{"required": ["run", "shell"]}, {"required": ["uses"]}],
+                        "properties": {
+                            **dict.fromkeys(("run", "uses", "shell", "name", "id", "if", "working-directory"), _WORDS),
+                            "env": {"additionalProperties": {"type": ["string", "number", "boolean"]}},
+                            "with": {"type": "object"},
+                            "continue-on-error": {"type": ["boolean", "string"]},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def test_the_action_is_what_github_takes_for_one() -> None:
+    yaml, jsonschema = pytest.importorskip("yaml"), pytest.importorskip("jsonschema")
+    action = yaml.safe_load(TEXT)
+    jsonschema.validate(action, _SCHEMA)
+    identifiers = {step["id"] for step in action["runs"]["steps"] if "id" in step}
+    assert set(re.findall(r"inputs\.([\w-]+)", TEXT)) == set(action["inputs"])
+    assert set(re.findall(r"steps\.([\w-]+)\.outputs", TEXT)) <= identifiers
+    written = {name for step in action["runs"]["steps"] for name in re.findall(r'echo "([\w-]+)=', step.get("run", ""))}
+    assert set(re.findall(r"steps\.[\w-]+\.outputs\.([\w-]+)", TEXT)) <= written
+    # what a pull request wrote reaches a shell as a variable, and never as a part of its script
+    assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])

@@ -18,6 +18,7 @@ from ullage.findings.fleet import (
     lost_hours,
     low_sm_fill,
     not_allocated,
+    power_capped,
     reported_mfu,
     sick_gpu,
     slower_than_its_kind,
@@ -327,6 +328,63 @@ def test_a_power_cap_is_judged_by_the_others_of_the_job_that_are_capped(clock: f
     assert kinds(job(limited(clock=clock, share=1.0, cause="power_cap"), *others)) == found
     assert kinds(job(limited(clock=clock, share=1.0, cause="power_cap"), others[0])) == []  # of two nobody can say which one is limited
     assert kinds(job(*(limited(n, clock=clock, share=1.0, cause="power_cap") for n in range(4)))) == []  # a cap that all have
+
+
+def capped(number: int = 0, clock: float = 0.5, share: float = 1.0, power: float = 350.0, **more: Any) -> DeviceOfJob:
+    return limited(number, clock=clock, share=share, cause="power_cap", power=power, model=H100, **more)
+
+
+H100 = "NVIDIA H100 80GB HBM3"  # 700 W, as its maker states
+
+
+def test_a_job_all_of_whose_gpus_are_capped_is_held_against_what_their_maker_states() -> None:
+    (found,) = of(job(*(capped(n) for n in range(4)), job="2"), *others_of_the_model())
+    assert (found.kind, found.where.job, found.owner) == ("power_capped", "2", "the operators of the hosts")
+    # 4 GPUs x 4 hours of tensor activity at 0.5 of the tensor clock, where the others' is 0.8; each hour costs 2
+    assert found.gpu_hours == pytest.approx(16 * 0.3) and found.money == pytest.approx(9.6) and found.confidence == "medium"
+    assert facts(found) == {
+        "cap at most": 350, "stated by the maker": 700, "of the time at work": 1, "clock beside others": pytest.approx(0.625), "GPUs": 4,
+    }  # fmt: skip
+
+
+def others_of_the_model() -> list[JobEvidence]:
+    return [job(device(number, tensor=4.0, kept=3.2, model=H100, power=700.0), job=str(number), name=None) for number in (4, 5)]
+
+
+def test_with_fewer_than_two_other_jobs_nobody_knows_what_clock_is_usual() -> None:
+    first, second = others_of_the_model()
+    assert "power_capped" not in kinds(job(capped(), job="2"), first)
+    assert "power_capped" in kinds(job(capped(), job="2"), first, second)
+
+
+@pytest.mark.parametrize(
+    ("clock", "found"), [(0.8 * power_capped.MOST_OF_OTHERS - 1e-9, True), (0.8 * power_capped.MOST_OF_OTHERS + 1e-9, False)]
+)
+def test_a_cap_that_leaves_the_clock_as_high_as_others_is_no_finding(more: float, found: bool) -> None:
+    clock = 0.8 * power_capped.MOST_OF_OTHERS + more
+    assert ("power_capped" in kinds(job(capped(clock=clock), job="2"), *others_of_the_model())) == found
+
+
+@pytest.mark.parametrize(
+    ("power", "share", "found"),
+    [
+        (700 * power_capped.MOST_OF_STATED, 1.0, True),
+        (700 * power_capped.MOST_OF_STATED + 0.1, 1.0, False),
+        (350.0, 350 / 630 + 1e-6, True),  # all that it drew in the time under the cap: 630 W there
+        (350.0, 350 / 630 - 1e-4, False),  # it may have drawn more than that while capped
+        (350.0, 0.05, False),
+    ],
+)
+def test_a_cap_counts_where_it_can_not_be_the_makers(power: float, share: float, found: bool) -> None:
+    assert ("power_capped" in kinds(job(capped(power=power, share=share), job="2"), *others_of_the_model())) == found
+
+
+def test_a_job_of_which_one_gpu_is_not_capped_or_not_known_is_not_said_to_be() -> None:
+    for other in (device(1, tensor=4.0, kept=3.2, model=H100), capped(1, power=700.0), capped(1, mig="1g.10gb/7")):
+        assert "power_capped" not in kinds(job(capped(), other, job="2"), *others_of_the_model())
+    assert "power_capped" not in kinds(
+        job(limited(share=1.0, cause="power_cap", power=350.0, model="nobody's"), job="2"), *others_of_the_model()
+    )
 
 
 def test_where_all_gpus_are_slowed_the_tensor_clock_stands_for_that_of_others() -> None:
