@@ -17,7 +17,7 @@ from ullage.sums.held import constant_of, same_everywhere
 from ullage.sums.job_courses import job_course_sums
 from ullage.sums.ledger import CODES, owner
 from ullage.sums.ordering import device_codes, pack
-from ullage.sums.spans import cut_at_spans, joined_spans
+from ullage.sums.spans import cut_at_spans, joined_spans, samples_in_spans
 from ullage.sums.windows import derive, merge
 
 MINUTE = 60_000
@@ -148,6 +148,45 @@ def test_time_without_any_gauge_is_dark_and_not_idle():
     rows = [sample(NOON, **nothing), sample(NOON + 30_000, tensor_active=0.0, sm_active=0.0, gr_active=0.0), sample(NOON + 60_000)]
     found = device_sums(ibis.memtable(settled_table(rows))).to_pyarrow()
     assert [sum(int(value) for value in found[name].to_pylist()) for name in ("dark_ms", "idle_ms", "span_ms")] == [30_000, 30_000, 90_000]
+
+
+def test_a_window_may_be_open_on_either_side():
+    rows = ibis.memtable(settled_table([sample(NOON), sample(NOON + 30_000)]))
+    edges = [(None, None), (NOON + 10_000, None), (None, NOON - 10_000), (NOON - 5_000, NOON + 5_000)]
+    spans = [sorted(within(rows, *edge).to_pyarrow()["span_ms"].to_pylist()) for edge in edges]
+    assert spans == [[30_000, 30_000], [20_000], [20_000], [5_000, 5_000]]
+
+
+def test_samples_are_given_inside_of_spans_or_outside():
+    rows = ibis.memtable(settled_table([sample(NOON), sample(NOON, gpu="GPU-1")]))
+    spans = {"GPU-0": [(NOON - 10_000, NOON)]}
+    found = [samples_in_spans(rows, spans, inside=inside).to_pyarrow()["span_ms"].to_pylist() for inside in (True, False)]
+    assert [sorted(each) for each in found] == [[10_000, 30_000], [20_000, 30_000]]  # nothing is said of the other GPU
+
+
+def test_ofu_is_known_where_cycles_always_are():
+    always = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("tensor_cycles_delta", "sm_cycles_delta")])
+    rows = ibis.memtable(pa.Table.from_arrays([pa.array([5, 5])] * 2, schema=always))
+    rows = rows.mutate(**{name: ibis.null("float64") for name in ("sm_active", "gr_active")}, tensor_active=rows.sm_cycles_delta.nullif(5))
+    rows = rows.mutate(sm_clock=rows.tensor_active)
+    assert rows.mutate(known=_measured(rows)).to_pyarrow()["known"].to_pylist() == [1, 1]
+
+
+def test_what_memory_did_is_its_activity_at_its_clock():
+    # half of 1.5 GHz for 30 s, a quarter of 1 GHz for 30 s; and a sample without a clock of memory tells nothing of it
+    rows = [sample(NOON, dram_active=0.5, memory_clock=1.5e9), sample(NOON + 30_000, dram_active=0.25, memory_clock=1e9)]
+    found = device_sums(ibis.memtable(settled_table([*rows, sample(NOON + 60_000, dram_active=0.5)]))).to_pyarrow()
+    assert sum(found["memory_sum"].to_pylist()) == 30_000 * (0.5 * 1.5e9 + 0.25 * 1e9)
+    assert sum(int(value) for value in found["memory_ms"].to_pylist()) == 60_000
+
+
+def test_columns_that_always_have_a_value_are_added_up_like_those_that_may_lack_one():
+    table = settled_table([sample(NOON), sample(NOON + 30_000, tensor_active=0.25)])
+    names = ("tensor_active", "sm_clock")
+    always = pa.schema([field.with_nullable(False) if field.name in names else field for field in table.schema])
+    nothing = {name: ibis.null("int64") for name in ("tensor_cycles_delta", "sm_cycles_delta")}  # no cycle was counted
+    sums = [device_sums(ibis.memtable(rows).mutate(**nothing)).to_pyarrow().to_pylist() for rows in (table, table.cast(always))]
+    assert sums[0] == sums[1] and sum(row["ofu_sum"] for row in sums[0]) == 30_000 * (0.5 + 0.25) * 1e9
 
 
 def test_a_window_takes_its_part_of_what_counters_grew():
