@@ -198,7 +198,7 @@ class FastClock:
 def serving(folder: Path, url: str, clock: FastClock, every: str = "0.1s") -> Iterator[tuple[subprocess.Popen[str], list[dict[str, Any]]]]:
     """Run `ullage serve` by a clock; give its process and the lines that it logs. It is killed in the end."""
     settings = folder / "ullage.toml"
-    settings.write_text(f'source = "{url}"\nstore = "{folder / "store"}"\nevery = "{every}"\nport = 0\nlog = "json"\n')
+    settings.write_text(f'source = "{url}"\nstore = "{folder / "store"}"\nevery = "{every}"\nfirst = "72h"\nport = 0\nlog = "json"\n')
     words = [sys.executable, "-c", SERVE, f"{clock.began!r}", f"{clock.at!r}", f"{clock.speed!r}", "serve", "--config", str(settings)]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "home")})
     assert process.stderr is not None

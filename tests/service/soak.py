@@ -1,6 +1,6 @@
 """A day of the service in a few minutes: whether its memory stays flat and nothing is lost, and what a day costs.
 
-    python -m tests.service.soak [--gpus 100] [--hours 24] [--speed 300]
+    python -m tests.service.soak [--gpus 100] [--hours 24] [--speed 300] [--filled 24]
 
 `ullage serve` runs in a process of its own whose clock runs fast, and so does that of the database that it follows, each minute of its own
 time. Pages are asked for all the while. In the end every sample of the database lies in the store once, and the counters and an answer
@@ -24,7 +24,7 @@ from tests.fleet.servers import scripted
 from tests.service.killed_service import STEP_MS, T0, FastClock, RunningPrometheus, check_store, compare, page_of, serving
 from ullage.units import HOUR_MS
 
-PAGES = ("/", "/users", "/map", "/causes", "/metrics", "/api/v1/fleet?by=job", "/job/job-0-0", "/watch")
+PAGES = ("/", "/users", "/map", "/causes", "/metrics", "/api/v1/fleet?by=job&since=24h", "/job/job-0-0", "/watch")
 PARTS = 16  # of the time, over which memory is a mean
 MOST_COMPARED = 200  # GPUs whose seconds are added up in a loop: more take too long
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -46,7 +46,7 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class SoakedDay:
-    """What a service took: hours of its time, processor seconds, memory (MB), bytes of its store, samples, pages."""
+    """What a service took: hours of data, processor seconds, memory (MB), bytes of its store, samples, pages, pulls."""
 
     gpus: int
     hours: float
@@ -56,13 +56,14 @@ class SoakedDay:
     store_bytes: int
     samples: int
     pages: int
+    pulls: int
 
     def row(self) -> str:
-        """Return a line of the table of costs, for a day."""
+        """Return a line of the table of costs, for a day; one that was too busy to pull each minute cost less than a day does."""
         day = 24 / self.hours
         cpu, memory = self.cpu_s * day, self.memory
         return (
-            f"| {self.gpus:,} | {self.hours:.1f} | {cpu:,.0f} s ({cpu / 864:.2g} % of a core) | {self.peak_mb:,.0f} MB "
+            f"| {self.gpus:,} | {self.hours:.1f} | {self.pulls:,} | {cpu:,.0f} s ({cpu / 864:.2g} % of a core) | {self.peak_mb:,.0f} MB "
             f"| {memory.slope:+.2f} ± {memory.error:.2f} MB | {self.store_bytes * day / 1e6:,.1f} MB |"
         )
 
@@ -82,11 +83,14 @@ def memory_line(hours: Sequence[float], megabytes: Sequence[float], parts: int =
     return MemoryLine(float(y.mean() + slope * x[-1]), slope, 2 * error)
 
 
-def soak(folder: Path, gpus: int, hours: float, speed: float, say: Callable[[str], object] = print) -> SoakedDay:
-    """Let a service live for some hours of its time, and compare what it has in the end with what there was."""
-    clock = FastClock(time.time(), (T0 + HOUR_MS) / 1000, speed)
+def soak(folder: Path, gpus: int, hours: float, speed: float, filled: float = 24.0, say: Callable[[str], object] = print) -> SoakedDay:
+    """Let a service live for some hours of its time, and compare what it has in the end with what there was.
+
+    The database is `filled` with so many hours when the service begins: pages are of the last day, and grow until there is one.
+    """
+    clock = FastClock(time.time(), (T0 + filled * HOUR_MS) / 1000, speed)
     database = RunningPrometheus(T0, T0, gpus, STEP_MS, clock=clock.now_ms)
-    seen, asked, until = list[tuple[float, float]](), 0, T0 + HOUR_MS * (1 + hours)
+    seen, asked, until = list[tuple[float, float]](), 0, T0 + HOUR_MS * (filled + hours)
     with scripted(database.answer) as url:
         with serving(folder, url, clock, f"{60 / speed:.3f}s") as (process, said):
             port = int(said[0]["at"].rpartition(":")[2])
@@ -96,6 +100,7 @@ def soak(folder: Path, gpus: int, hours: float, speed: float, say: Callable[[str
                 asked += 1
                 seen.append(((clock.now_ms() - T0) / HOUR_MS, _memory(process.pid)))
                 time.sleep(0.25)
+            pulls = sum(line["event"] == "pull" for line in said)
             cpu, peak = _processor(process.pid), max(megabytes for _, megabytes in seen)
             wrong = [line for line in said if line["event"] in ("failure", "traceback", "not counted")]
             assert not wrong, wrong[:3]
@@ -108,7 +113,7 @@ def soak(folder: Path, gpus: int, hours: float, speed: float, say: Callable[[str
     samples = check_store(folder / "store", gpus)
     size = sum(file.stat().st_size for file in (folder / "store").rglob("*") if file.is_file())
     passed = (standing.now_ms() - T0) / HOUR_MS
-    return SoakedDay(gpus, passed, cpu, memory_line(*zip(*seen, strict=True)), peak, size, samples, asked)
+    return SoakedDay(gpus, passed, cpu, memory_line(*zip(*seen, strict=True)), peak, size, samples, asked, pulls)
 
 
 def _memory(process: int) -> float:
@@ -127,10 +132,12 @@ def main() -> None:
     options.add_argument("--gpus", type=int, default=100)
     options.add_argument("--hours", type=float, default=24.0)
     options.add_argument("--speed", type=float, default=300.0)
+    options.add_argument("--filled", type=float, default=24.0)
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(Path(folder), asked.gpus, asked.hours, asked.speed)
+        found = soak(Path(folder), asked.gpus, asked.hours, asked.speed, asked.filled)
     print(f"{found.samples:,} samples, {found.pages:,} pages; memory {found.memory}, {'flat' if found.memory.flat else 'NOT FLAT'}")
+    print("| GPUs | hours | pulls | processor a day | memory, peak | memory an hour | disk a day |")
     print(found.row())
 
 
