@@ -458,10 +458,10 @@ def test_a_folder_is_read_again_when_a_file_appears(tmp_path: Path) -> None:
 
 
 def test_nothing_is_named_and_a_simulated_fleet_says_that_it_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ullage.service import start
+    from ullage.service import demonstration, start
 
-    monkeypatch.setattr(start, "DEMO_GPUS", 8)
-    monkeypatch.setattr(start, "DEMO_HOURS", 1.0)
+    monkeypatch.setattr(demonstration, "GPUS", 8)
+    monkeypatch.setattr(demonstration, "HOURS", 1.0)
     monkeypatch.setattr(start, "nvml_answers", lambda: False)
     with service(ServiceSettings()) as client:
         wait_for(lambda: client("/readyz").status == 200)

@@ -7,8 +7,11 @@ import time
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ullage.cli.options import Progress
+
+SERVED_GPUS = 64  # so that pages follow what comes to pass
 
 
 @click.command(
@@ -16,14 +19,33 @@ from ullage.cli.options import Progress
     epilog="""\b
 Examples:
   ullage demo
-  ullage demo --gpus 512 --hours 12 --out /tmp/fleet""",
+  ullage demo --gpus 512 --hours 12 --out /tmp/fleet
+  ullage demo --serve                      pages of a fleet whose time runs: http://127.0.0.1:9748""",
 )
 @click.option("--gpus", default=256, show_default=True, help="How many GPUs.")
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same fleet.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to put store, report and answers.  [default: ./ullage-demo]")
-def command(gpus: int, hours: float, seed: int, out: Path | None) -> None:
+@click.option("--serve", is_flag=True, help="Serve pages of a fleet whose time runs, and in which a job becomes slow while one looks.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=9748, show_default=True, help="With --serve, where to listen; 0: any that is free."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 10_000),
+    default=120.0,
+    show_default=True,
+    help="With --serve, how much faster its time runs than ours.",
+)
+@click.pass_context
+def command(context: click.Context, gpus: int, hours: float, seed: int, out: Path | None, serve: bool, port: int, speed: float) -> None:
     """A simulated fleet with known answers: stored, reported, drawn. Nothing to configure, no network."""
+    if serve:
+        if out is not None:
+            raise click.UsageError("--serve keeps nothing: leave --out out")
+        usual = context.get_parameter_source("gpus") is ParameterSource.DEFAULT
+        _serve(SERVED_GPUS if usual else gpus, hours, seed, port, speed)
+        return
     from ullage.demo import demo
     from ullage.render.fleet import view
     from ullage.views.text import text
@@ -38,11 +60,22 @@ def command(gpus: int, hours: float, seed: int, out: Path | None) -> None:
     click.echo(f"\nthe report as a page: {done.page}")
     click.echo(f"ask further:          ullage fleet {done.store} --by user")
     click.echo(f"pages that stay open: ullage serve {done.store}")
+    click.echo("a fleet that moves:   ullage demo --serve")
     click.echo(f"audit reported MFUs:  ullage audit mfu --fleet {done.store} --configs {done.store.parent / 'configs'}")
     click.echo(f"the planted answers:  {done.answers}")
     click.echo(
         f"{gpus:,} GPUs, {hours:g} h, {done.rows:,} samples simulated, stored and reported in {time.monotonic() - started:.1f} s", err=True
     )
+
+
+def _serve(gpus: int, hours: float, seed: int, port: int, speed: float) -> None:
+    from ullage.cli.serve import needs_web_server, serve
+
+    needs_web_server("`ullage demo --serve`")
+    from ullage.service.demonstration import MovingPlan
+    from ullage.service.settings import ServiceSettings
+
+    serve(ServiceSettings(port=port, alert_every="10s"), MovingPlan(gpus, hours, seed, speed))
 
 
 def _folder() -> Path:

@@ -54,11 +54,7 @@ def command(source: tuple[str, ...], config: str | None, check: bool, **given: A
     SOURCE is what `ullage fleet` reads. A store is read as it grows; a Prometheus is read in time, what is new each minute; files and
     folders are read again when they change. Without SOURCE it is this machine's GPUs, or where there is none a simulated fleet.
     """
-    try:
-        import uvicorn  # noqa: F401 - whether it is there
-        from starlette.applications import Starlette  # noqa: F401 - as above
-    except ImportError as error:
-        raise missing_extra(error.name or "starlette", "serve", "`ullage serve`") from error
+    needs_web_server("`ullage serve`")
     import msgspec
 
     from ullage.service.settings import ServiceSettings, checked, read_settings
@@ -69,10 +65,20 @@ def command(source: tuple[str, ...], config: str | None, check: bool, **given: A
     if check:
         click.echo(f"{config or 'the settings'}: nothing is wrong")
         return
-    _serve(settings)
+    serve(settings)
 
 
-def _serve(settings: Any) -> None:
+def needs_web_server(what: str) -> None:
+    """Raise UllageError with the packages to install where what serves pages is not there."""
+    try:
+        import uvicorn  # noqa: F401 - whether it is there
+        from starlette.applications import Starlette  # noqa: F401 - as above
+    except ImportError as error:
+        raise missing_extra(error.name or "starlette", "serve", what) from error
+
+
+def serve(settings: Any, moving: Any = None) -> None:
+    """Serve until the process is told to end: what settings name, or a simulated fleet whose time runs (a `MovingPlan`)."""
     from ullage.cli._ending import ended_by
     from ullage.service.logs import ServiceLog
     from ullage.service.server import listening_socket
@@ -80,7 +86,7 @@ def _serve(settings: Any) -> None:
 
     log = ServiceLog(settings.log)
     with listening_socket(settings.host, settings.port) as listening:
-        running = running_service(settings, log)
+        running = running_service(settings, log, moving)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         log("serving", {"at": f"http://{host}:{listening.getsockname()[1]}", "source": " ".join(running.service.state.words())})
         with ended_by(running.stop):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ullage.alerts.book import AlertBook
-from ullage.demo import demo
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
@@ -21,30 +18,34 @@ from ullage.service.access import LOOPBACK, Access, GivenRole
 from ullage.service.alerting import WINDOW, Alerting, read_outlets
 from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
-from ullage.service.follow import Follower, FollowPlan, StoppedError
+from ullage.service.demonstration import Demonstration, MovingDemonstration, MovingPlan
+from ullage.service.follow import Follower, FollowPlan
 from ullage.service.kept_page import NAME
 from ullage.service.logs import ServiceLog
 from ullage.service.served import AskedQuestion
 from ullage.service.server import Filler, RunningService
 from ullage.service.settings import ServiceSettings
-from ullage.service.state import FollowedSource, ServiceState
+from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
 from ullage.service.uploads import UploadBook, may_upload
 from ullage.service.watched import WatchedStore
 from ullage.sources.source import Options
+from ullage.store.store import Store
 from ullage.views.declared import iso
 from ullage.written_values import seconds
 
 TOTALS, REPORTED, ALERTS = "counted.json", "reported", "alerts.sqlite"  # beside a store that others fill
-DEMO_GPUS, DEMO_HOURS = 64, 24.0  # some seconds to simulate
 _SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
 _LOCAL = "This machine's GPUs: no source was named."
 
 
-def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningService:
-    """Return the service that settings ask for; whatever fills its store has begun. Raises UllageError for what can't be served."""
+def running_service(settings: ServiceSettings, log: ServiceLog, moving: MovingPlan | None = None) -> RunningService:
+    """Return the service that settings ask for, or of a simulated fleet whose time runs; whatever fills its store has begun.
+
+    Raises UllageError for what can't be served.
+    """
     access = access_of(settings)
-    state, filler = _watched(settings, log)
+    state, filler = _watched(settings, log) if moving is None else _moving(moving, log)
     book = AnswerBook(state.store, limit=seconds(settings.answer_limit))
     if filler is not None:
         filler.start()
@@ -130,6 +131,14 @@ def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, 
     return state, Follower(plan, log, state.follow)
 
 
+def _moving(plan: MovingPlan, log: ServiceLog) -> tuple[ServiceState, Filler]:
+    folder = tempfile.TemporaryDirectory(prefix="ullage-demo-", ignore_cleanup_errors=True)
+    store = Path(folder.name) / "store"
+    Store.open(store, create=True)
+    state = ServiceState(WatchedStore(store), note=plan.note, keeps=folder)
+    return state, MovingDemonstration(plan, store, log, state.follow)
+
+
 def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
     every = seconds(settings.every)
     options = Options(
@@ -158,45 +167,3 @@ def own_folder(sources: tuple[str, ...]) -> Path:
     home = os.environ.get("XDG_DATA_HOME")
     base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "ullage" / "serve" / hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
-
-
-class Demonstration:
-    """Simulates a fleet into a folder that lasts as long as the service."""
-
-    def __init__(self, folder: Path, log: ServiceLog, say: Callable[[FollowedSource], None]) -> None:
-        self._folder, self._log, self._say = folder, log, say
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._simulate, name="demonstration", daemon=True)
-        say(_simulated("a fleet is being simulated"))
-
-    def start(self) -> None:
-        """Simulate in a thread of its own."""
-        self._thread.start()
-
-    def stop(self, patience: float = 1.0) -> bool:
-        """Begin nothing more, and return whether nothing is being simulated any more."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(patience)
-        return not self._thread.is_alive()
-
-    def _simulate(self) -> None:
-        try:
-            demo(self._folder, gpus=DEMO_GPUS, hours=DEMO_HOURS, seed=0, progress=self._progress)
-        except StoppedError:
-            return
-        except Exception as error:  # whatever it is, it is no end of the service
-            self._say(_simulated().failed(str(error), time.time()))
-            self._log("failure", {"problem": repr(error)})
-        else:
-            self._say(_simulated())
-            self._log("simulated", {"gpus": DEMO_GPUS, "hours": DEMO_HOURS})
-
-    def _progress(self, words: str) -> None:
-        if self._stopped.is_set():
-            raise StoppedError
-        self._say(_simulated(f"a fleet is being simulated: {words}"))
-
-
-def _simulated(preparing: str = "") -> FollowedSource:
-    return FollowedSource("a simulated fleet", preparing=preparing)
