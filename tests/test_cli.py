@@ -133,7 +133,7 @@ def test_what_the_user_can_mend_is_1_with_two_lines_on_stderr_and_nothing_on_std
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["fleeet", "x"], "there is no command 'fleeet'; did you mean 'fleet'?"),
+        (["fleeet", "x"], "there is no command 'fleeet'; did you mean 'fleet' or 'fleet-map'?"),
         (["fleet"], "Missing argument 'SOURCE…'"),
         (["fleet", "x", "--tpo", "3"], "'--top'"),
         (["fleet", "x", "--top", "-1"], "-1 is not in the range"),

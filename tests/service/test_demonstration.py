@@ -83,9 +83,7 @@ def test_it_can_be_stopped_at_any_time(tmp_path: Path) -> None:
     assert said[-1].last_read and moving.stop(30)
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"), [(["--out", "x"], "leave --out out"), (["--speed", "0"], "--speed"), (["--port", "-1"], "--port")]
-)
+@pytest.mark.parametrize(("words", "problem"), [(["--out", "x"], "leave --out out"), (["--speed", "0"], "--speed"), (["70000"], "--serve")])
 def test_what_does_not_go_with_serving_is_refused(words: list[str], problem: str) -> None:
     said = ask("demo", "--serve", *words)
     assert said.code == 2 and problem in said.err

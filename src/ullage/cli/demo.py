@@ -26,9 +26,13 @@ Examples:
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same fleet.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to put store, report and answers.  [default: ./ullage-demo]")
-@click.option("--serve", is_flag=True, help="Serve pages of a fleet whose time runs, and in which a job becomes slow while one looks.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=9748, show_default=True, help="With --serve, where to listen; 0: any that is free."
+    "--serve",
+    is_flag=False,
+    flag_value=9748,
+    type=click.IntRange(0, 65_535),
+    metavar="[PORT]",
+    help="Serve pages of a fleet whose time runs, and in which a job becomes slow while one looks; 0: any port that is free.",
 )
 @click.option(
     "--speed",
@@ -38,13 +42,13 @@ Examples:
     help="With --serve, how much faster its time runs than ours.",
 )
 @click.pass_context
-def command(context: click.Context, gpus: int, hours: float, seed: int, out: Path | None, serve: bool, port: int, speed: float) -> None:
+def command(context: click.Context, gpus: int, hours: float, seed: int, out: Path | None, serve: int | None, speed: float) -> None:
     """A simulated fleet with known answers: stored, reported, drawn. Nothing to configure, no network."""
-    if serve:
+    if serve is not None:
         if out is not None:
             raise click.UsageError("--serve keeps nothing: leave --out out")
         usual = context.get_parameter_source("gpus") is ParameterSource.DEFAULT
-        _serve(SERVED_GPUS if usual else gpus, hours, seed, port, speed)
+        _serve(SERVED_GPUS if usual else gpus, hours, seed, serve, speed)
         return
     from ullage.demo import demo
     from ullage.render.fleet import view
