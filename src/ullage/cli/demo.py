@@ -45,10 +45,12 @@ Examples:
 def command(context: click.Context, gpus: int, hours: float, seed: int, out: Path | None, serve: int | None, speed: float) -> None:
     """A simulated fleet with known answers: stored, reported, drawn. Nothing to configure, no network."""
     if serve is not None:
+        from ullage.cli.serve import serve_demonstration
+
         if out is not None:
             raise click.UsageError("--serve keeps nothing: leave --out out")
         usual = context.get_parameter_source("gpus") is ParameterSource.DEFAULT
-        _serve(SERVED_GPUS if usual else gpus, hours, seed, serve, speed)
+        serve_demonstration(SERVED_GPUS if usual else gpus, hours, seed, serve, speed)
         return
     from ullage.demo import demo
     from ullage.render.fleet import view
@@ -70,16 +72,6 @@ def command(context: click.Context, gpus: int, hours: float, seed: int, out: Pat
     click.echo(
         f"{gpus:,} GPUs, {hours:g} h, {done.rows:,} samples simulated, stored and reported in {time.monotonic() - started:.1f} s", err=True
     )
-
-
-def _serve(gpus: int, hours: float, seed: int, port: int, speed: float) -> None:
-    from ullage.cli.serve import needs_web_server, serve
-
-    needs_web_server("`ullage demo --serve`")
-    from ullage.service.demonstration import MovingPlan
-    from ullage.service.settings import ServiceSettings
-
-    serve(ServiceSettings(port=port, alert_every="10s"), MovingPlan(gpus, hours, seed, speed))
 
 
 def _folder() -> Path:

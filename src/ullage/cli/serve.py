@@ -77,6 +77,15 @@ def needs_web_server(what: str) -> None:
         raise missing_extra(error.name or "starlette", "serve", what) from error
 
 
+def serve_demonstration(gpus: int, hours: float, seed: int, port: int, speed: float) -> None:
+    """Serve the pages of a simulated fleet whose time runs, with alerts, until the process is told to end."""
+    needs_web_server("`ullage demo --serve`")
+    from ullage.service.demonstration import MovingPlan
+    from ullage.service.settings import ServiceSettings
+
+    serve(ServiceSettings(port=port, alert_every="10s"), MovingPlan(gpus, hours, seed, speed))
+
+
 def serve(settings: Any, moving: Any = None) -> None:
     """Serve until the process is told to end: what settings name, or a simulated fleet whose time runs (a `MovingPlan`)."""
     from ullage.cli._ending import ended_by
