@@ -60,7 +60,7 @@ def test_it_begins_an_hour_before_the_regression_and_its_time_runs_on(ran) -> No
     assert first_moment(without) == without.specification.start + 3_600_000 // 2
     read = [state for state in said if state.last_read is not None]
     assert len(read) > 1 and [state.rows for state in read] == sorted(state.rows for state in read)
-    assert all(state.source.startswith("a simulated fleet, at 2026-08-10T") for state in read)
+    assert all(state.source.startswith("a simulated fleet, at 2026-08-10 ") and state.source.endswith(" UTC") for state in read)
 
 
 def test_job_records_at_a_moment_tell_nothing_of_what_lies_ahead() -> None:

@@ -139,5 +139,5 @@ def jobs_until(jobs: pa.Table, moment: int) -> pa.Table:
 
 
 def _state(preparing: str = "", at: int | None = None) -> FollowedSource:
-    source = "a simulated fleet" if at is None else f"a simulated fleet, at {iso(at)}"
+    source = "a simulated fleet" if at is None else f"a simulated fleet, at {iso(at)[:16].replace('T', ' ')} UTC"
     return FollowedSource(source, preparing=preparing)
