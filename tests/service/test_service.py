@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import re
 import shlex
 import signal
@@ -363,3 +364,29 @@ def test_fields_of_the_served_are_those_of_the_commands() -> None:
     for served in SERVED.values():
         names = {field.name for field in dataclasses.fields(served.question.asked)}
         assert {field.name for field in served.fields} <= names
+
+
+ARENAS = """
+import ctypes, sys, threading
+from ullage.service.server import few_arenas
+few = few_arenas()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.fopen.restype, libc.fopen.argtypes, libc.fclose.argtypes = ctypes.c_void_p, [ctypes.c_char_p] * 2, [ctypes.c_void_p]
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+together = threading.Barrier(17)
+def work(): libc.malloc(100_000); together.wait()
+for _ in range(16): threading.Thread(target=work, daemon=True).start()
+together.wait()
+stream = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, stream)
+libc.fclose(stream)
+print(few, open(sys.argv[1]).read().count("<heap nr="))
+"""
+
+
+def test_threads_share_two_arenas_of_memory_where_the_c_library_can(tmp_path: Path) -> None:
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("another C library than GNU's")
+    done = subprocess.run([sys.executable, "-c", ARENAS, str(tmp_path / "heaps")], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "2"]

@@ -90,9 +90,10 @@ def serve(settings: Any, moving: Any = None) -> None:
     """Serve until the process is told to end: what settings name, or a simulated fleet whose time runs (a `MovingPlan`)."""
     from ullage.cli._ending import ended_by
     from ullage.service.logs import ServiceLog
-    from ullage.service.server import listening_socket
+    from ullage.service.server import few_arenas, listening_socket
     from ullage.service.start import running_service
 
+    few_arenas()
     log = ServiceLog(settings.log)
     with listening_socket(settings.host, settings.port) as listening:
         running = running_service(settings, log, moving)
