@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from tests.command_line import ask
@@ -31,9 +33,10 @@ from ullage.service.state import FollowedSource, ServiceState
 from ullage.service.watched import WatchedStore
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark
 from ullage.sources.source import Options
+from ullage.store.old_names import NO_LONGER_KNOWN
 from ullage.store.store import Store
 from ullage.tables import Flag
-from ullage.units import HOUR_MS
+from ullage.units import DAY_MS, HOUR_MS
 
 MINUTE_MS = 60_000
 
@@ -489,3 +492,25 @@ def test_a_real_prometheus_is_followed(tmp_path: Path) -> None:
             assert len(times) == len(set(times)) == follower.state.rows
             said = ask("fleet", tmp_path / "store", "--json").json
             assert said["gpus"] == 1 and json.dumps(said)
+
+
+def test_names_are_stored_for_so_many_days_and_not_again_when_they_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ullage.service.follow.MANY_PARTS", 1)
+    (tmp_path / "in").mkdir()
+    records = tmp_path / "jobs.csv"
+    records.write_text("job,user,name,start,end\n4711,ann,run of ann,2026-08-10T00:00:00Z,2026-08-10T00:05:00Z\n")
+    plan = FollowPlan((str(tmp_path / "in"),), tmp_path / "store", jobs=(str(records),), keep_names={"user": DAY_MS, "name": DAY_MS})
+    follower = Follower(plan, ServiceLog(stream=io.StringIO()), lambda _: None, clock=lambda: T0 / 1000 + 864_000)
+
+    def names_after(**words: Any) -> set[str]:
+        file = tmp_path / "in" / f"{len(list((tmp_path / 'in').iterdir()))}.parquet"
+        parquet.write_table(pa.Table.from_batches([hour(minutes=5, **words)]), file)
+        follower.turn()
+        assert follower.state.problem == ""
+        store = Store.open(tmp_path / "store")
+        return {row["user"] for row in rows_of(store.path)} | {row["name"] for row in store.jobs().to_pylist()}
+
+    assert names_after() == {"ann", "run of ann"}
+    assert names_after(start=3 * 2880, user="bob", host="n2", job="4712") == {NO_LONGER_KNOWN, "bob"}
+    monkeypatch.setattr("ullage.service.follow.MANY_PARTS", 1000)
+    assert names_after(start=100, user="eve", host="n3", job="4713") == {NO_LONGER_KNOWN, "bob"}

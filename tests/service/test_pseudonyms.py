@@ -146,6 +146,11 @@ def test_what_could_not_be_hidden_is_refused(tmp_path: Path, monkeypatch: pytest
         service(ServiceSettings(source=str(tmp_path / "store"), pseudonyms=["user"])),
     ):
         pass
+    with (
+        pytest.raises(UllageError, match="theirs to remove"),
+        service(ServiceSettings(source=str(tmp_path / "store"), keep_names={"user": "30d"})),
+    ):
+        pass
     (tmp_path / "tokens").write_text("read 0123456789abcdef user=a*\n")
     with pytest.raises(UllageError, match="is a pattern"):
         access_of(ServiceSettings(pseudonyms=["user"], tokens_file=str(tmp_path / "tokens")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.command_line import ask
 from ullage.errors import UllageError
 from ullage.service.settings import ServiceSettings, read_settings
 from ullage.service.start import access_of
+from ullage.units import DAY_MS
 
 DOCS = Path(__file__).parents[2] / "docs" / "serve.md"
 
@@ -19,8 +21,8 @@ def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path
     (tmp_path / "ullage.toml").write_text(example)
     settings = read_settings(tmp_path / "ullage.toml")
     assert settings.words() == {"prices": ("H100=2.50", "A100=1.25")} and settings.sources == ("http://prometheus:9090",)
-    named = {line.split("=")[0].strip() for line in example.splitlines() if "=" in line} | {"defaults"}
-    assert named - {"price"} == set(ServiceSettings.__struct_fields__)
+    assert {*tomllib.loads(example)} == {*ServiceSettings.__struct_fields__}
+    assert settings.kept_names() == {"user": 30 * DAY_MS, "name": 90 * DAY_MS}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,10 @@ def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path
         ("port = 1\n\n[defaults]\nbye = 'job'", 4, "did you mean"),
         ("[defaults]\nsources = '/etc/passwd'", 2, "has no 'sources'"),
         ("[defaults]\nprice = ['H100=much']", 2, "is not a price"),
+        ("port = 1\n[keep_names]\nuser = '86399s'", 3, "'86399s' is too short"),
+        ("port = 1\n[keep_names]\nuser = 'long'", 3, "user: 'long' is not a span of time"),
+        ("port = 1\n[keep_names]\nhost = '30d'", 2, "keep_names: invalid enum value 'host'"),
+        ("[keep_names]\nuser = 30", 1, "keep_names: expected `str`, got `int`"),
     ],
 )
 def test_a_mistake_is_named_by_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:

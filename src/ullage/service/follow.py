@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermar
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Deadline, Options, files_of, is_url_or_live_source
+from ullage.store.old_names import without_old_names
 from ullage.store.store import Store
 from ullage.units import DAY_MS, HOUR_MS
 from ullage.views.declared import iso
@@ -46,7 +47,8 @@ class FollowPlan:
 
     `jobs` are places with job records, read again each time, or "sacct", which is run every five minutes; samples of more than
     `keep_days` before the newest are dropped (0: none).
-    A source that takes longer than `turn_s` is asked again for the rest. Names that have `pseudonyms` are not stored.
+    A source that takes longer than `turn_s` is asked again for the rest. Names that have `pseudonyms` are not stored; those of the fields
+    of `keep_names` are for so long (ms).
     """
 
     sources: tuple[str, ...]
@@ -58,6 +60,7 @@ class FollowPlan:
     keep_days: int = 0
     turn_s: float = TURN_S
     pseudonyms: Pseudonyms | None = None
+    keep_names: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def shown(self) -> str:
@@ -86,6 +89,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._lock: int | None = None
         self._files: tuple[object, ...] = ()
+        self._name_limits: Mapping[str, int] = {}
         self._compacted = time.monotonic()
         self._accounting = SlurmAccounting(plan.first_ms / 1000, clock, time.monotonic)
         self._tell(self.state)
@@ -169,6 +173,7 @@ class Follower:
         A source that fails keeps no other one waiting.
         """
         store, rows, failures = Store.open(self.plan.store, create=True), 0, list[UllageError]()
+        self._name_limits = store.name_limits(self.plan.keep_names, round(self._clock() * 1000))
         files = [source for source in self.plan.sources if not is_url_or_live_source(source)]
         pulls = [[source] for source in self.plan.sources if source not in files]
         if files and self._files_changed(files):
@@ -240,7 +245,8 @@ class Follower:
 
     def _renamed(self, table: pa.Table) -> pa.Table:
         hidden = self.plan.pseudonyms
-        return table if hidden is None else hidden.in_table(table)
+        table = table if hidden is None else hidden.in_table(table)
+        return without_old_names(table, self._name_limits) if self._name_limits else table
 
     def _mark(self, store: Store, source: str, now: int) -> SourceWatermark:
         """Return how far a source was read. Of one that was not, or nobody knows any more, `first_ms` are asked for, and all since the
@@ -278,6 +284,8 @@ class Follower:
         store.compact()
         if self.plan.keep_days:
             store.retain(self.plan.keep_days)
+        if self.plan.keep_names:
+            store.forget_names(self.plan.keep_names, round(self._clock() * 1000))
 
     def _progress(self, words: str) -> None:
         if self._stop.is_set():

@@ -26,8 +26,10 @@ from ullage.service.served import ReadPlace, request_of
 from ullage.written_values import seconds
 
 TOKEN, HEADER, PSEUDONYM_KEY = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER", "ULLAGE_SERVE_PSEUDONYM_KEY"  # variables of the environment
+_TABLES = ("keep_names", "defaults")  # settings with words of their own
 _SPANS = ("every", "first", "timeout", "answer_limit")
 _SECRET = re.compile(r"token|password|secret|header|key", re.IGNORECASE)
+SHORTEST_KEPT = 86_400.0  # s for which a name is kept: a store forgets whole days
 SHORTEST = 0.1  # s; below, a sampler's readings are not valid
 
 
@@ -55,6 +57,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     alert_file: str = ""
     pseudonyms: list[Literal["user", "namespace", "job", "name", "pod", "container"]] = msgspec.field(default_factory=list)
     pseudonym_key_file: str = ""
+    keep_names: dict[Literal["user", "namespace", "name", "pod", "container"], str] = msgspec.field(default_factory=dict)
     uploads: Literal["", "on", "off"] = ""
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
@@ -67,6 +70,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def words(self) -> dict[str, Any]:
         """Return the words that every question has unless a request says others."""
         return dict(request_of("fleet", _pairs(self.defaults)).words)
+
+    def kept_names(self) -> dict[str, int]:
+        """Return for how long names of a field are kept (ms), of the fields whose names are not kept for good."""
+        return {name: round(seconds(span) * 1000) for name, span in self.keep_names.items()}
 
     def token(self) -> str:
         """Return the token, "" for none. Raises UllageError for a file that can't be read or is empty."""
@@ -96,12 +103,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 def settings_text(settings: ServiceSettings) -> str:
     """Return settings as a file that says the same, and where the secrets come from, but no secret."""
-    lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__ if name != "defaults"]
+    lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__ if name not in _TABLES]
     files = ((settings.token_file, TOKEN), (settings.tokens_file, ""), (settings.header_file, HEADER))
     for what, (place, variable) in zip(("token", "tokens", "header"), files, strict=True):
         origin = variable if variable and os.environ.get(variable, "").strip() else place or _credential(what)
         lines.append(f"# {what}: {f'hidden, from {harmless(origin)}' if origin else 'none'}")
-    lines += ["", "[defaults]", *(f"{_toml(word)} = {_toml(value)}" for word, value in settings.defaults.items())]
+    for table in _TABLES:
+        lines += ["", f"[{table}]", *(f"{_toml(word)} = {_toml(value)}" for word, value in getattr(settings, table).items())]
     return "\n".join(lines) + "\n"
 
 
@@ -182,7 +190,7 @@ def _typed(name: str, value: Any) -> ServiceSettings:
     try:
         return msgspec.convert({name: value}, ServiceSettings)
     except msgspec.ValidationError as error:
-        problem = str(error).partition(" - at `$.")[0]
+        problem = str(error).partition(" - at `")[0]
         raise _SettingError(name, UllageError(harmless(problem[:1].lower() + problem[1:]), "docs/serve.md lists all")) from None
 
 
@@ -200,6 +208,10 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
         with _naming(name):
             if seconds(getattr(settings, name)) < SHORTEST:
                 raise UllageError(f"'{harmless(getattr(settings, name))}' is too short", f"{SHORTEST:g} s is the least")
+    for field, span in settings.keep_names.items():
+        with _naming(field):
+            if seconds(span) < SHORTEST_KEPT:
+                raise UllageError(f"'{harmless(span)}' is too short", "1d is the least")
     for word, value in settings.defaults.items():
         with _naming(word):
             request_of("fleet", _pairs({word: value})).asked(ReadPlace(), 0)

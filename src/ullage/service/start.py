@@ -119,6 +119,8 @@ def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, 
     if len(sources) == 1 and at_rest(sources[0]) and Path(sources[0]).expanduser().is_dir():
         if settings.pseudonyms:
             raise UllageError("a store that others fill has its names already", "set `pseudonyms` where it is filled")
+        if settings.keep_names:
+            raise UllageError("names in a store that others fill are theirs to remove", "set `keep_names` where it is filled")
         place = Path(sources[0]).expanduser().absolute()
         return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED)), None
     if not sources and not nvml_answers():
@@ -159,6 +161,7 @@ def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
         options=options,
         keep_days=settings.keep_days,
         pseudonyms=settings.hidden_names(),
+        keep_names=settings.kept_names(),
     )
 
 

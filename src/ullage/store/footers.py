@@ -72,6 +72,17 @@ def largest(files: Sequence[Path], name: str) -> int | None:
     return found
 
 
+def holds_only(file: Path, name: str, value: Value) -> bool:
+    """Return whether no value of a column in a file is another than this one, by its footer alone; False where that does not tell."""
+    import pyarrow.parquet as pq
+
+    try:
+        found = [values for column, _, at_most, values in _columns(pq.read_metadata(file)) if column == name and at_most]
+    except (OSError, pa.ArrowException, UnicodeError):
+        return False
+    return all(values == {value} for values in found)
+
+
 def _columns(metadata: Any) -> Iterator[tuple[str, int, int, set[Value | None]]]:
     """For each column of each row group: its name, how many values it has at least and at most, and its least and largest."""
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +13,7 @@ from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
 from ullage.store.manifest import StoreFolder
+from ullage.store.old_names import without_old_names
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
@@ -54,6 +56,14 @@ def drop(folder: StoreFolder, limit: int) -> None:
     old = pc.fill_null(pc.less(table["end"].cast(pa.int64()), limit), False)
     if pc.any(old).as_py():
         _write(folder, table.filter(pc.invert(old)))
+
+
+def forget_names(folder: StoreFolder, limits: Mapping[str, int]) -> None:
+    """Remove names from records of jobs that ended before a field's limit (ms). The caller holds the lock."""
+    stored = read(folder.path)
+    table = without_old_names(stored, limits)
+    if not table.equals(stored):
+        _write(folder, table)
 
 
 def merged(records: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ lock                                    held by the one writer
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from ullage.store import append, jobs, upkeep
 from ullage.store.append import Appended
 from ullage.store.durable import Hook, locked, make_folder, nothing, refused
 from ullage.store.manifest import NAME, Manifest, StoreFolder, StorePart
+from ullage.store.old_names import forget_old_names, name_limits
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, SPARK, engine_connection, reach_of, settled_table
 from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
@@ -211,6 +212,22 @@ class Store:
             kept = upkeep.retain(self._folder, days, self.now, **options)
             jobs.drop(self._folder, limit)
             return kept
+
+    def name_limits(self, kept_ms: Mapping[str, int], now: int) -> dict[str, int]:
+        """Return for each field from when on its names are kept (ms): `kept_ms` before the newest sample that is not later than `now`."""
+        window = self.window()
+        return name_limits(kept_ms, min(window[1], now)) if window else {}
+
+    def forget_names(self, kept_ms: Mapping[str, int], now: int) -> int:
+        """Put one word in the place of names that are older than `name_limits`, in samples and in records of jobs that ended.
+
+        Returns how many parts were written anew. Fields are columns of words of `tables.SAMPLES` and `tables.JOBS`; the job's own must
+        stay, for jobs that can't be told apart are one.
+        """
+        with self._lock():
+            limits = self.name_limits(kept_ms, now)
+            jobs.forget_names(self._folder, limits)
+            return forget_old_names(self._folder, limits, self.now)
 
     @cached_property
     def _connection(self) -> Any:
