@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.rules.drawn_fleet import A100, H100, SCRAPE, STEP, DrawnFleet, FleetTraits, drawn_fleet
-from tests.rules.evaluation import Labels, PromtoolInput
+from tests.rules.evaluation import GivenSeries, Labels, PromtoolInput
 from tests.rules.reference import expected
 from ullage.intake import opened
+from ullage.metrics.telemetry import chain
 from ullage.questions.rules import rules
 from ullage.reports.fleet.groups import state_sums
 from ullage.reports.fleet.rated import losses, rate
@@ -24,6 +25,7 @@ SUMS = (
     *("roof_measured_gpus", "power_watts", "limited_gpus"),
 )
 COMPARED = SUMS[:4]
+FACTOR = "job:ullage_factor:ratio"
 # in which of them the whole of what is lost until the SMs are full stands, however the rest of it is split
 BEFORE_FILL = {"load_balance", "activity", "activity_x_sm_fill", "load_balance_x_activity_x_sm_fill"}
 UNSPLIT = {"activity_x_sm_fill_x_tensor_issue", "load_balance_x_activity_x_sm_fill_x_tensor_issue"}
@@ -43,9 +45,11 @@ def test_every_sum_is_what_a_slow_walk_over_devices_gives(seed: int, rule_text: 
     fleet = drawn_fleet(seed)
     names = [f"{level}:ullage_{what}:sum" for level in LEVELS for what in SUMS]
     moments = [SCRAPE * int(at) for at in np.random.default_rng(seed).choice(range(fleet.scrapes), 4, replace=False)]
-    found = PromtoolInput(tmp_path, rule_text, fleet.series(), step=STEP).evaluate(names, moments)
+    found = PromtoolInput(tmp_path, rule_text, fleet.series(), step=STEP).evaluate([*names, FACTOR], moments)
     for now in moments:
         answer = expected(fleet, now)
+        factors = factors_of_jobs({what: answer.get(f"job:ullage_{what}:sum", {}) for what in COMPARED})
+        assert {labels: found[FACTOR, now].get(labels) for labels in factors} == pytest.approx(factors, rel=1e-6, abs=1e-9), now
         for name in names:
             assert found[name, now] == pytest.approx(answer.get(name, {}), rel=1e-9, abs=1e-9), (name, now)
 
@@ -76,6 +80,20 @@ def own_sums(page: str, folder: Path) -> dict[str, dict[Labels, float]]:
             for step, values in lost.items():
                 if not np.isnan(values[row]):
                     found["loss_gpus"][frozenset(labels | {("step", step)})] += values[row] / 1000
+    return found
+
+
+def factors_of_jobs(sums: dict[str, dict[Labels, float]]) -> dict[Labels, float]:
+    """Return the factors of each job by the chain of the reports; those of steps before which nothing was left have no value."""
+    found: dict[Labels, float] = {}
+    for job, measured in sums.get("measured_gpus", {}).items():
+        steps = ((dict(labels)["step"], labels, value) for labels, value in sums["loss_gpus"].items())
+        lost = {step: value for step, labels, value in steps if labels - {("step", step)} == job}
+        left = measured
+        for factor in chain(measured, sums["ofu_gpus"][job], lost).factors:
+            if left > 1e-6 * measured and factor.value is not None:
+                found[job | {("step", factor.name)}] = factor.value
+            left -= lost[factor.name]
     return found
 
 
@@ -111,3 +129,28 @@ def test_a_failed_scrape_costs_no_more_than_the_time_until_the_next(seed: int, r
     for what in ("owned_gpus", "measured_gpus"):
         found, told = sum(recorded[what].values()), sum(own[what].values())
         assert told - most <= found <= told + 1e-6, what
+
+
+def test_factors_of_a_job_are_those_of_its_report_and_their_product_is_ofu(rule_text: str, tmp_path: Path) -> None:
+    # engines 0.75 and 0.375 of the time, on average 0.75 of the busier one; half of the SMs, half of their time; 1830 and 915 of 1830 MHz
+    names = ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_SM_CLOCK")
+    readings = [(0.75, 0.375, 0.1875, 1830), (0.375, 0.1875, 0.09375, 915)]
+    labelled = [{"gpu": str(at), "UUID": f"GPU-{at}", "Hostname": "n1", "modelName": H100, "hpc_job": "7"} for at in range(2)]
+    given = [
+        GivenSeries(name, labels, [str(value)] * 20)
+        for labels, values in zip(labelled, readings, strict=True)
+        for name, value in zip(names, values, strict=True)
+    ]
+    page = "".join(f"{one.selector} {one.values[at]} {(START + 30 * at) * 1000}\n" for at in range(20) for one in given)
+    own = factors_of_jobs(own_sums(page, tmp_path))
+    assert {dict(labels)["step"]: round(value, 9) for labels, value in own.items()} == {
+        "load_balance": 0.75,
+        "activity": 0.75,
+        "sm_fill": 0.5,
+        "tensor_issue": 0.5,
+        "clock": round(5 / 6, 9),  # 2 x 1 and 1 x 1/2 over 3
+    }
+    found = PromtoolInput(tmp_path, rule_text, given).evaluate([FACTOR, "job:ullage_ofu:ratio"], [570])
+    assert found[FACTOR, 570] == pytest.approx(own, rel=1e-9)
+    ofu = found["job:ullage_ofu:ratio", 570][frozenset({("job_id", "7")})]
+    assert np.prod([*found[FACTOR, 570].values()]) == pytest.approx(ofu, rel=1e-12)

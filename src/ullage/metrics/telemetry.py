@@ -237,13 +237,18 @@ def chain(time: float, ofu: float | None, losses: Mapping[str, float]) -> Teleme
     if ofu is None or time <= 0:
         return TelemetryTree(None, ())
     left, factors = time, []
-    for name in sorted(losses, key=_place):
+    for name in sorted(losses, key=chain_place):
         after = left - losses[name]
         factors.append(_factor(ratio(after, left), *name.split("_x_")))
         left = after
     return TelemetryTree(ofu, tuple(factors))
 
 
-def _place(name: str) -> tuple[int, int]:
+def chain_place(name: str) -> tuple[int, int]:
+    """Return what steps are sorted by to stand in the order of the chain.
+
+    >>> sorted(["clock", "sm_fill", "load_balance", "sm_fill_x_tensor_issue"], key=chain_place)
+    ['load_balance', 'sm_fill_x_tensor_issue', 'sm_fill', 'clock']
+    """
     first = name.split("_x_")
     return list(LABELS).index(first[0]), -len(first)

@@ -16,7 +16,7 @@ from ullage.field import CLOCK_LIMITS, IDLE
 from ullage.metrics.metric import ratio
 from ullage.metrics.ofu import exact_ofu, sampled_ofu, ullage
 from ullage.metrics.roofs import bandwidth_utilization, link_utilization, pipe_utilization
-from ullage.metrics.telemetry import activity, load_balance
+from ullage.metrics.telemetry import activity, chain_place, load_balance
 from ullage.rules import chips
 from ullage.rules.query import Labels, PromQuery, duration, recorded
 from ullage.rules.readings import DEVICE, HOLDER, PLACE, SHARED, TelemetryNames, counter_rate, gauge, holders, impossible
@@ -259,6 +259,7 @@ def _sums() -> Iterator[RecordedSeries]:
             yield from _added_over_jobs(level)
     for level in LEVELS:
         yield from _ratios(level)
+    yield from _factors()
 
 
 _WHAT = {
@@ -336,6 +337,26 @@ def _ratios(level: str) -> Iterator[RecordedSeries]:
     yield RecordedSeries(f"{level}:ullage_ofu:ratio", "OFU: the mean over GPUs of what each delivered of its peak", "1", ofu)
     roof = ratio(_sum(level, "roof_gpus"), _sum(level, "roof_measured_gpus"))
     yield RecordedSeries(f"{level}:ullage_roof:ratio", "share of a peak beside the tensor pipes', mean over GPUs", "1", roof)
+
+
+def _factors() -> Iterator[RecordedSeries]:
+    """Yield the chain of each job: what is left after a step over what was before it (see `metrics.telemetry.chain`)."""
+    by, losses = LEVELS["job"], _sum("job", "loss_gpus")
+    measured = _sum("job", "measured_gpus")
+    steps = sorted(_losses(), key=chain_place)
+    for place, step in enumerate(steps):
+        before = measured
+        if place:
+            taken = losses.only(f'step=~"{"|".join(steps[:place])}"').grouped("sum", by)
+            before = measured - taken.otherwise(measured * 0)
+        after = before - losses.only(f'step="{step}"').grouped("sum", by)
+        yield RecordedSeries(
+            "job:ullage_factor:ratio",
+            "a step of a job's chain: what is left after it over what was before; the product of all is OFU",
+            "1",
+            ratio(after, before),
+            {"step": step},
+        )
 
 
 def ofu_over(level: str, time: str) -> str:

@@ -123,10 +123,31 @@ def _of_sums(given: _Given) -> Iterator[RuleTest]:
             ("job:ullage_measured_gpus:sum", at, {measured: 2.0}),
         ],
     )
+    if given.plan.names.jobs:
+        yield _test_of_factors(given, minutes)
     yield RuleTest(
         "a clock that is no number takes its GPU out of the mean, and does not make it 0",
         {**pair, given.series("sm_clock", 1): f"9223372036854775794x{minutes}"},
         [("job:ullage_ofu:ratio", at, {ofu: half}), ("job:ullage_measured_gpus:sum", at, {measured: 1.0})],
+    )
+
+
+def _test_of_factors(given: _Given, count: int) -> RuleTest:
+    """Return a test with two GPUs of one job: half of the SMs hold work, half of that time tensor pipes work, at half of the clock."""
+    readings: dict[str, str] = {}
+    for gpu, busy in enumerate((0.5, 0.25)):
+        values = {"gr_active": busy, "sm_active": busy / 2, "tensor_active": busy / 4, "sm_clock": given.chip.tensor_clock / 2}
+        for field, value in values.items():
+            readings |= given.steady(field, gpu, value, count)
+    chain = {"load_balance": 0.75, "activity": 0.5, "sm_fill": 0.5, "tensor_issue": 0.5, "clock": 0.5}
+    factors = {given.recorded("job:ullage_factor:ratio", step=step): value for step, value in chain.items()}
+    return RuleTest(
+        "OFU of a job is the product of its factors: its GPUs are busy for 0.5 and 0.25 of the time, 0.75 of what the busier one is",
+        readings,
+        [
+            ("job:ullage_factor:ratio", given.plan.interval, factors),
+            ("job:ullage_ofu:ratio", given.plan.interval, {given.recorded("job:ullage_ofu:ratio"): 0.75 / 16}),
+        ],
     )
 
 
