@@ -10,6 +10,7 @@ import os
 import random
 import re
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from ullage.problems import Problems
 from ullage.service import watermarks
 from ullage.service.follow import HELD_MS, Follower, FollowPlan
 from ullage.service.logs import ServiceLog
+from ullage.service.pseudonyms import Pseudonyms
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import FollowedSource, ServiceState
 from ullage.service.watched import WatchedStore
@@ -492,6 +494,41 @@ def test_a_real_prometheus_is_followed(tmp_path: Path) -> None:
             assert len(times) == len(set(times)) == follower.state.rows
             said = ask("fleet", tmp_path / "store", "--json").json
             assert said["gpus"] == 1 and json.dumps(said)
+
+
+def missed(followed: Followed, fake: FakePrometheus, now_ms: int) -> None:
+    """Let a service follow until now while the first GPU's readings come three hours late: of them it sees none."""
+    for hours in (2, 1, 0):
+        fake.now_ms = now_ms - hours * HOUR_MS
+        followed.turn()
+    assert {row["gpu"] for row in rows_of(followed.store)} == {"GPU-1"}
+
+
+def test_what_came_too_late_is_read_by_hand_into_the_store_that_is_followed(tmp_path: Path) -> None:
+    now = round(time.time()) // 30 * 30_000  # what the command's own 48 hours count back from
+    with fake_prometheus(start_ms=now - 4 * HOUR_MS, now_ms=now, late=(3 * HOUR_MS,)) as (fake, url):
+        followed = Followed(url, tmp_path, fake)
+        missed(followed, fake, now)
+        version = WatchedStore(followed.store).version()
+        said = ask("fleet", url, "--since", "48h", "--store", followed.store)
+        assert said.code == 0, said.err
+        assert plain(rows_of(followed.store)) == plain(whole(url, tmp_path, fake)) and WatchedStore(followed.store).version() != version
+        rows = followed.state.rows
+        assert followed.turn().rows == rows and plain(rows_of(followed.store)) == plain(rows_of(tmp_path / "whole"))
+
+
+def test_a_service_without_its_marks_reads_again_what_came_too_late_and_hides_names_as_ever(tmp_path: Path) -> None:
+    hidden = Pseudonyms(b"0123456789abcdef", ("job",))
+    now = T0 + 4 * HOUR_MS
+    with fake_prometheus(start_ms=now - 4 * HOUR_MS, now_ms=now, late=(3 * HOUR_MS,)) as (fake, url):
+        followed = Followed(url, tmp_path, fake, pseudonyms=hidden)
+        missed(followed, fake, now)
+        followed.follower.stop()
+        (followed.store / watermarks.NAME).unlink()
+        again = Followed(url, tmp_path, fake, pseudonyms=hidden, first_ms=48 * HOUR_MS)
+        again.turn()
+        expected = [row | {"job": hidden.of("job", row["job"])} for row in whole(url, tmp_path, fake)]
+        assert plain(rows_of(again.store)) == plain(expected)
 
 
 def test_names_are_stored_for_so_many_days_and_not_again_when_they_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
