@@ -32,8 +32,12 @@ def real():
 
 
 def used_names():
-    """Return every name of NVML that the sources of Ullage and of its GPU checks hold, in code or in words."""
-    files = [*(ROOT / "src").rglob("*.py"), *(path for path in (ROOT / "gpu").rglob("*.py") if BARE not in path.parents)]
+    """Return every name of NVML that the sources of Ullage and of its GPU checks hold, in code or in words.
+
+    But for what `ullage top` alone asks for, which runs where Ullage is installed, with nvidia-ml-py.
+    """
+    files = [path for path in (ROOT / "src").rglob("*.py") if path.name != "nvml_health.py"]
+    files += [path for path in (ROOT / "gpu").rglob("*.py") if BARE not in path.parents]
     names = {name for path in files for name in re.findall(r"\b(?:nvml[A-Z]\w+|NVML_\w*[A-Z0-9]|c_nvml\w+_t)\b", path.read_text())}
     from gpu.counters import ACTIVITY, NAMES
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def read_share_or_log(text: str, flag: str, now: float) -> float | str:
     """Read a ratio, or take the name of a trainer's log as it is.
 
-    >>> read_share_or_log("54.27", "--reported", 0), read_share_or_log("train.log=4711", "--reported", 0)
-    (0.5427, 'train.log=4711')
+    >>> read_share_or_log("50", "--reported", 0), read_share_or_log("train.log=4711", "--reported", 0)
+    (0.5, 'train.log=4711')
     """
     is_log = set(text) & {"/", "="} or (text.strip() and Path(text).expanduser().exists())
     return text if is_log else read_share(text, flag, now)

@@ -158,6 +158,9 @@ class RowPrices:
 
 def row_prices(rated: Rated, table: PriceTable) -> RowPrices:
     """Return what each row of sums costs. No price begins or ends inside a row: see `PriceTable.edges`."""
+    if not table.prices:
+        unknown = np.full(len(rated), np.nan)
+        return RowPrices(unknown, unknown, np.full(len(rated), -1, np.int64))
     times = rated.column("start_ms").astype(np.int64) if len(rated) else np.zeros(0, np.int64)
     epochs = np.searchsorted(np.array(table.edges((-(2**62), 2**62)), np.int64), times, side="right")
     places, firsts = rated.alike("cluster", "host")
