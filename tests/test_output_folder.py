@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.command_line import ask
 from ullage.errors import UllageError
-from ullage.output_folder import MARK, output_folder
+from ullage.output_folder import MARK, clear_interrupted, output_folder
 
 MAKER = "ullage demo"
 
@@ -139,6 +141,60 @@ def test_a_rename_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.Monke
         fill(tmp_path, "report.html", "store/part")
     monkeypatch.undo()
     assert content(tmp_path) == {"report.html": "old", "store/part": "old"}
+
+
+def killed(folder: Path, names: tuple[str, ...], after: int | None = None) -> None:
+    """Leave what a run leaves that is killed before it puts anything in place (None), or after so many renames."""
+    code = f"""
+import os
+from pathlib import Path
+from ullage.output_folder import output_folder
+rename, left = Path.rename, {after}
+def renamed(self, target):
+    global left
+    if left == 0:
+        os._exit(9)
+    left -= 1
+    return rename(self, target)
+Path.rename = Path.replace = renamed
+with output_folder(Path({str(folder)!r}), {MAKER!r}) as stage:
+    for name in {names!r}:
+        (stage / name).parent.mkdir(exist_ok=True)
+        (stage / name).write_text("from a run that was killed")
+    if left is None:
+        os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+
+
+@pytest.mark.parametrize("after", [None, 0, 1, 2, 3, 4], ids=str)
+def test_a_run_that_was_killed_is_as_if_it_had_never_begun(tmp_path: Path, after: int | None) -> None:
+    fill(tmp_path, "report.html", "store/part", content="old")
+    (tmp_path / "notes.txt").write_text("mine")
+    before = content(tmp_path)
+    killed(tmp_path, ("report.html", "store/part"), after)
+    assert content(tmp_path) != before
+    assert clear_interrupted(tmp_path) == 1 and content(tmp_path) == before
+    assert clear_interrupted(tmp_path) == 0
+    fill(tmp_path, "report.html", "store/part")
+    assert content(tmp_path) == {"report.html": "new", "store/part": "new", "notes.txt": "mine"}
+
+
+def test_what_somebody_changed_after_a_run_was_killed_stays(tmp_path: Path) -> None:
+    fill(tmp_path, "report.html", content="old")
+    killed(tmp_path, ("report.html",), 2)
+    (tmp_path / "report.html").write_text("mine by now")
+    assert clear_interrupted(tmp_path) == 1 and content(tmp_path) == {"report.html": "mine by now"}
+
+
+def test_a_run_that_goes_on_is_not_taken_for_one_that_was_killed(tmp_path: Path) -> None:
+    with output_folder(tmp_path, MAKER) as stage:
+        (stage / "report.html").write_text("new")
+        assert clear_interrupted(tmp_path) == 0
+    assert content(tmp_path) == {"report.html": "new"}
+    other = tmp_path / ".ullage-other"
+    other.mkdir()
+    assert clear_interrupted(tmp_path) == 0 and other.exists()
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:

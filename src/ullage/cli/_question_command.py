@@ -19,7 +19,7 @@ from ullage.cli._exit_status import end, in_words
 from ullage.cli._names import is_group, question_module
 from ullage.cli._suggested_values import complete_answer_file, completer
 from ullage.cli.options import Finite, Progress, give, painter, say_written
-from ullage.errors import public
+from ullage.errors import harmless, public
 from ullage.views.files import FORMS, check_out
 
 if TYPE_CHECKING:
@@ -221,7 +221,11 @@ def _give_folder(question: RegisteredQuestion[Any, Any], asked: Any, out: Path, 
     """Give the answer as a folder of pages."""
     if not alone:
         raise click.UsageError("a folder of pages has every table: leave out --only and --json")
+    from ullage.output_folder import clear_interrupted
+
     assert question.to_folder is not None
+    if clear_interrupted(out):
+        click.echo(f"an earlier run into '{harmless(str(out))}' was interrupted: what it left is removed, and all is made anew", err=True)
     try:
         partial = question.to_folder(asked, out, progress, _command_line(question))
     finally:
