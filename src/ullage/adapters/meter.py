@@ -29,13 +29,14 @@ class MeasuredStep(NamedTuple):
     """What a step did; None is not known, which is never 0.
 
     `flops` are the model's, all GPUs together; `tflops_per_gpu` is model TFLOP/s of one of them. `hfu` counts recomputation
-    and padding too.
+    and padding too. `ofu` is what the GPUs' own counters say, where somebody reads them.
     """
 
     flops: int | None
     tflops_per_gpu: float | None = None
     mfu: float | None = None
     hfu: float | None = None
+    ofu: float | None = None
 
     def named(self) -> dict[str, float]:
         """Return what a log shows: what is known, and the HFU where it is not the MFU.
@@ -43,7 +44,8 @@ class MeasuredStep(NamedTuple):
         >>> MeasuredStep(10, tflops_per_gpu=400.0, mfu=0.4, hfu=0.4).named()
         {'tflops_per_gpu': 400.0, 'mfu': 0.4}
         """
-        shown = {"tflops_per_gpu": self.tflops_per_gpu, "mfu": self.mfu, "hfu": None if self.hfu == self.mfu else self.hfu}
+        hfu = None if self.hfu == self.mfu else self.hfu
+        shown = {"tflops_per_gpu": self.tflops_per_gpu, "mfu": self.mfu, "hfu": hfu, "ofu": self.ofu}
         return {name: value for name, value in shown.items() if value is not None}
 
 
@@ -97,7 +99,7 @@ class Meter:
 
         >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
         >>> Meter(tiny, peak_tflops=1e-6).step([4], seconds=0.05)
-        MeasuredStep(flops=34560, tflops_per_gpu=6.912e-07, mfu=0.6912, hfu=0.6912)
+        MeasuredStep(flops=34560, tflops_per_gpu=6.912e-07, mfu=0.6912, hfu=0.6912, ofu=None)
         """
         try:
             flops, executed = self._both(_whole(seqlens), None if padded is None else _whole(padded), forward_only)

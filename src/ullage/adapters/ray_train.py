@@ -14,7 +14,7 @@ from ullage.adapters.notes import LOG
 from ullage.adapters.optional import base
 from ullage.errors import UllageError
 
-NAMES: Final = ("mfu", "hfu", "tflops_per_gpu")
+NAMES: Final = ("mfu", "hfu", "ofu", "tflops_per_gpu")
 
 
 class RayTrainMfuCallback(base("UserCallback", "ray.train")):  # type: ignore[misc]

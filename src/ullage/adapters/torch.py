@@ -11,6 +11,7 @@ from typing import Any
 from ullage.adapters import ranks, weights
 from ullage.adapters.batches import Batch, read_batch
 from ullage.adapters.device import finish, known_gpu
+from ullage.adapters.gpu_ofu import GpuOfuSampler, TrainedSpans
 from ullage.adapters.meter import Lengths, MeasuredStep, Meter
 from ullage.adapters.notes import Notes
 from ullage.errors import UllageError
@@ -20,6 +21,7 @@ from ullage.models.sample import Convention
 
 Clock = Callable[[], float]
 LengthsOf = Callable[[Any], Lengths]
+_PARTS = 10**9  # of OFU: ranks add up integers
 
 
 class TorchMeter:
@@ -30,6 +32,8 @@ class TorchMeter:
     parallel; all ranks without it): their FLOPs are summed and divided by `gpus`, all ranks of the run where it is not given,
     since tensor, pipeline and sequence parallel ranks worked on them too. With `gather=False` no rank asks the others: this
     rank's samples are divided by the ranks that share them. `lengths` reads a batch where its fields don't tell.
+
+    Beside MFU stands the OFU of the same GPUs (with `gather=False`, of this rank's) in the same time, where NVML's GPM can be read.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class TorchMeter:
             notes=self.notes,
         )
         self.gpus, self.group, self.gather, self.clock, self._lengths = gpus, group, gather, clock, lengths
+        self.ofu = GpuOfuSampler(self.notes)
 
     @contextmanager
     def measure(self, *batches: Any, forward_only: bool = False) -> Iterator[StepWindow]:
@@ -88,15 +93,18 @@ class TorchMeter:
             return Batch(self._lengths(batch))
         return read_batch(batch, self.meter.formula.model.kind)
 
-    def together(self, flops: int, executed: int, unread: int, seconds: float) -> MeasuredStep:
-        """Return what the ranks did together, or None of it where a rank could not read a batch."""
+    def together(self, flops: int, executed: int, unread: int, seconds: float, ofu: float | None = None) -> MeasuredStep:
+        """Return what the ranks did together, or no FLOPs where a rank could not read a batch; OFU is the mean of what is known."""
         gpus = self.gpus
         if self.gather:
-            flops, executed, unread = ranks.summed([flops, executed, unread], self.group)
+            parts, known = round((ofu or 0.0) * _PARTS), int(ofu is not None)
+            flops, executed, unread, parts, known = ranks.summed([flops, executed, unread, parts, known], self.group)
             gpus = gpus or ranks.world()
+            ofu = parts / known / _PARTS if known else None
         else:
             gpus = gpus or max(1, ranks.world() // ranks.world(self.group))
-        return MeasuredStep(None) if unread else self.meter.rate(flops, executed, seconds, gpus)
+        measured = MeasuredStep(None) if unread else self.meter.rate(flops, executed, seconds, gpus)
+        return measured._replace(ofu=ofu)
 
 
 class StepWindow:
@@ -105,6 +113,7 @@ class StepWindow:
     def __init__(self, meter: TorchMeter) -> None:
         self.meter = meter
         self.measured = MeasuredStep(None)
+        self._trained = TrainedSpans(meter.ofu)
         self._flops = self._executed = self._unread = 0
         self._seconds = 0.0
         self._since: float | None = None
@@ -118,6 +127,7 @@ class StepWindow:
         """Start the clock, when the device has finished what came before."""
         finish()
         self._since = self.meter.clock()
+        self._trained.start()
 
     def pause(self) -> None:
         """Stop the clock for what is no training (an evaluation, a checkpoint), until `start`."""
@@ -125,6 +135,7 @@ class StepWindow:
             finish()
             self._seconds += self.meter.clock() - self._since
             self._since = None
+            self._trained.pause()
 
     def count(self, batch: Any, forward_only: bool = False) -> None:
         """Add a batch; one that can't be read leaves the window without a result, said once in the log."""
@@ -142,5 +153,5 @@ class StepWindow:
         counted = self._flops, self._executed, self._unread, self._seconds
         self._flops = self._executed = self._unread = 0
         self._seconds = 0.0
-        self.measured = self.meter.together(*counted)
+        self.measured = self.meter.together(*counted, self._trained.mean_ofu())
         return self.measured

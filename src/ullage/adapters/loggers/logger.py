@@ -44,7 +44,7 @@ def metric_logger(name: str, *, modules: tuple[str, ...]) -> Callable[[Callable[
 
 
 class StepLog:
-    """Writes what was measured as `ullage/mfu`, `ullage/tflops_per_gpu` and, where it differs, `ullage/hfu`.
+    """Writes what was measured as `ullage/mfu`, `ullage/tflops_per_gpu`, `ullage/ofu` and, where it differs from the MFU, `ullage/hfu`.
 
     `to` is a logger's name (wandb, mlflow, tensorboard, trackio), or what the training has of one: a run, a SummaryWriter.
     `target` goes with a name: the folder of TensorBoard's files. Of several ranks the first one writes. A logger that fails

@@ -1,0 +1,163 @@
+"""OFU beside MFU: the readings of the live sampler that lie in the measured time, and a word where there are none."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.live.nvml_double import Gpu, Nvml
+from tests.live.sampled_machine import CLOCK, gpu
+from ullage.adapters import gpu_ofu
+from ullage.adapters import torch as torch_meter
+from ullage.adapters.gpu_ofu import GpuOfuSampler, OfuReading, TrainedSpans, overlapped_mean, own_uuid
+from ullage.adapters.notes import Notes
+from ullage.adapters.ray_train import means
+from ullage.adapters.torch import StepWindow, TorchMeter
+from ullage.errors import UllageError
+
+TINY: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 10,
+}  # fmt: skip
+
+
+def ticks() -> Any:
+    seconds = iter(range(1, 10_000))
+    return lambda: float(next(seconds))
+
+
+def by_tenths(readings: list[OfuReading], spans: list[tuple[float, float]]) -> float | None:
+    """The same by a loop over tenths of a second: what reading covers each that lies in a span."""
+    tenths = [tenth / 10 + 0.05 for since, until in spans for tenth in range(round(since * 10), round(until * 10))]
+    values = [one.ofu for middle in tenths for one in readings if one.end - one.length < middle < one.end]
+    return sum(values) / len(values) if values else None
+
+
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 3000), marks=pytest.mark.full)], ids=["few", "many"])
+def test_readings_count_by_how_long_they_lie_in_the_measured_time(seeds: range) -> None:
+    for seed in seeds:
+        dice = random.Random(seed)
+        ends = sorted(dice.sample(range(5, 400), dice.randint(0, 30)))
+        readings = [
+            OfuReading(end / 10, dice.randint(1, end - before) / 10, dice.random()) for before, end in zip([0, *ends], ends, strict=False)
+        ]
+        edges = sorted(dice.sample(range(400), 2 * dice.randint(0, 30)))
+        spans = [(since / 10, until / 10) for since, until in zip(edges[::2], edges[1::2], strict=True)]
+        assert overlapped_mean(readings, spans) == pytest.approx(by_tenths(readings, spans)), seed
+
+
+def test_pauses_are_not_counted_and_each_window_begins_anew() -> None:
+    sampler = GpuOfuSampler(Notes(), uuid=lambda: "GPU-1")
+    sampler._started = True
+    sampler.readings += [OfuReading(float(end), 1.0, ofu) for end, ofu in enumerate((0.1, 0.9, 0.3, 0.5), 1)]
+    now = iter([0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 9.0, 9.5])
+    trained = TrainedSpans(sampler, now.__next__)
+    found = []
+    for spans in (2, 1, 1):
+        for _ in range(spans):
+            trained.start()
+            trained.pause()
+        found.append(trained.mean_ofu())
+    assert found == [pytest.approx(0.2), pytest.approx(0.5), None]
+
+
+def sampled(monkeypatch: pytest.MonkeyPatch, machine: Nvml, notes: Notes) -> GpuOfuSampler:
+    """A sampler that has read its GPU once, or has said why it can't."""
+    monkeypatch.setitem(sys.modules, "pynvml", machine)
+    monkeypatch.setattr(gpu_ofu, "own_uuid", lambda: "GPU-2")
+    sampler = GpuOfuSampler(notes, interval=0.1)
+    sampler.start()
+    while not sampler.readings and thread() is not None:
+        one = thread()
+        assert one is not None
+        one.join(0.02)
+    return sampler
+
+
+def thread() -> threading.Thread | None:
+    return next((one for one in threading.enumerate() if one.name == "ullage OFU"), None)
+
+
+def test_the_gpu_of_this_process_is_read_until_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = sampled(monkeypatch, Nvml([gpu("GPU-1", 0.8), gpu("GPU-2", 0.4)]), Notes())
+    (reading, *_) = sampler.readings
+    assert reading.ofu == pytest.approx(0.4 * CLOCK / 1.83e9) and reading.length == pytest.approx(0.1)
+    one = thread()
+    assert one is not None
+    del sampler
+    gc.collect()
+    one.join(5)
+    assert not one.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (Nvml([Gpu("GPU-2", name="NVIDIA A100-SXM4-80GB", gpm=False)]), "(GPM needs Hopper or later)"),
+        (Nvml(fails=Nvml.NVML_ERROR_LIBRARY_NOT_FOUND), "driver does not answer"),
+        (Nvml([gpu("GPU-1")]), "this machine has no GPU 'GPU-2'"),
+    ],
+    ids=["without GPM", "no driver", "another machine"],
+)
+def test_what_can_not_be_read_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: Any, machine: Nvml, said: str) -> None:
+    sampler = sampled(monkeypatch, machine, Notes())
+    sampler.start()
+    assert caplog.text.count("OFU is not logged: ") == 1 and said in caplog.text
+    assert sampler.mean([(0.0, 1e12)]) is None
+
+
+def test_without_a_gpu_and_on_a_part_of_one_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(is_available=lambda: True, current_device=lambda: 1)
+    monkeypatch.setattr(gpu_ofu, "installed", lambda name: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(gpu_ofu, "cuda_devices", lambda: [SimpleNamespace(uuid="MIG-1"), SimpleNamespace(uuid="GPU-2")])
+    assert own_uuid() == "GPU-2"
+    cuda.current_device = lambda: 0
+    with pytest.raises(UllageError, match="MIG instance"):
+        own_uuid()
+    cuda.is_available = lambda: False
+    with pytest.raises(UllageError, match="PyTorch sees no GPU"):
+        own_uuid()
+
+
+class KnownOfu(GpuOfuSampler):
+    """A GPU whose OFU is known, or is not."""
+
+    def __init__(self, ofu: float | None) -> None:
+        super().__init__(Notes(), uuid=lambda: "GPU-1")
+        self._ofu, self._started = ofu, True
+
+    def mean(self, spans: Any) -> float | None:
+        assert len(spans) == 1 and spans[0][0] <= spans[0][1]
+        return self._ofu
+
+
+@pytest.mark.parametrize("ofu", [0.0, 0.375, None])
+def test_it_stands_beside_the_mfu(ofu: float | None) -> None:
+    meter = TorchMeter(TINY, peak_tflops=1e-3, clock=ticks(), lengths=lambda batch: batch)
+    meter.ofu = KnownOfu(ofu)
+    with meter.measure([4]) as step:
+        pass
+    assert step.measured.named().get("ofu") == ofu and step.measured.mfu == pytest.approx(34560 / 1e9)
+    window = StepWindow(meter)
+    window.count([-1])  # lengths that nobody can read
+    window.start()
+    assert window.end().named() == ({} if ofu is None else {"ofu": ofu})
+
+
+def test_ranks_take_the_mean_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [[100, 100, 0, round(0.5e9), 1], [100, 100, 0, 0, 0]]
+    monkeypatch.setattr(torch_meter.ranks, "summed", lambda values, group: [sum(column) for column in zip(values, *others, strict=True)])
+    meter = TorchMeter(TINY, gpus=3)
+    assert meter.together(100, 100, 0, 1.0, 0.25).ofu == pytest.approx(0.375)
+    assert meter.together(100, 100, 0, 1.0, None).ofu == pytest.approx(0.5)
+    others[0][4] = others[0][3] = 0
+    assert meter.together(100, 100, 0, 1.0, None).ofu is None
+
+
+def test_ray_trains_workers_report_it_too() -> None:
+    assert means([{"ofu": 0.5}, {"ofu": 0.25, "mfu": 0.5}]) == {"ofu": 0.375, "mfu": 0.5}
