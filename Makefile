@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3  # on two cores: tests wait for servers, browsers and disks a third of their time
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full lint types imports unit bench wheel mutants gpu gpu-wheels docs lock clean
