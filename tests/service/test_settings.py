@@ -47,6 +47,8 @@ def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path
         ("port = 1\n[keep_names]\nuser = 'long'", 3, "user: 'long' is not a span of time"),
         ("port = 1\n[keep_names]\nhost = '30d'", 2, "keep_names: invalid enum value 'host'"),
         ("[keep_names]\nuser = 30", 1, "keep_names: expected `str`, got `int`"),
+        ("port = 1\nprices_file = '/none.toml'", 2, "prices_file: the prices /none.toml can't be read"),
+        ("[defaults]\nby = 'team'", 2, "no team is known"),
     ],
 )
 def test_a_mistake_is_named_by_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:

@@ -44,6 +44,13 @@ Environment:
     shell_complete=complete_files,
     help="Job records, read again each time; sacct: asked of Slurm. Repeatable.",
 )
+@click.option(
+    "--prices",
+    "prices_file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Prices of GPU-hours, and teams.",
+)
 @click.option("--every", metavar="SPAN", help="Time between two readings of the source.  [default: 60s]")
 @click.option("--config", metavar="FILE", shell_complete=complete_files, help="Settings, in TOML; options go before them.")
 @click.option("--check", is_flag=True, help="Say whether the settings can be read, and end.")

@@ -385,7 +385,7 @@ class Service:
         pairs = [pair for pair in query if pair[0] not in ("form", "only")]
         try:
             request = request_of(name, pairs, **named).with_words(dict(more)).with_words(self.words)
-            request.asked(ReadPlace(), self.state.store.now_ms())
+            request.asked(ReadPlace(prices=self.state.store.place.prices), self.state.store.now_ms())
         except UllageError as error:
             raise BadRequestError(error.problem, error.hint) from error
         return role.within_part(request)

@@ -12,7 +12,7 @@ from ullage.asking.remote import public_fields, words_of_fields
 from ullage.errors import UllageError, harmless
 from ullage.questions.fleet import other_time
 from ullage.questions.fleet_map import OWNER_KEYS
-from ullage.reports.fleet.request import KEYS
+from ullage.reports.fleet.request import GROUPINGS
 from ullage.views.declared import iso
 from ullage.written_values import moment
 
@@ -35,7 +35,7 @@ class ServedQuestion:
     kinds: tuple[str, ...]
     place: str = ""
     times: tuple[str, ...] = ()
-    keys: tuple[str, ...] = (*KEYS, "sample")
+    keys: tuple[str, ...] = (*GROUPINGS, "sample")
 
     @property
     def path(self) -> str:
@@ -46,6 +46,11 @@ class ServedQuestion:
     def jobs(self) -> bool:
         """Whether it takes job records beside what it reads."""
         return any(field.name == "jobs" for field in self.question.fields)
+
+    @property
+    def money(self) -> bool:
+        """Whether it takes a file of prices."""
+        return any(field.name == "price_file" for field in self.question.fields)
 
     @property
     def question(self) -> RegisteredQuestion[Any, Any]:
@@ -76,10 +81,11 @@ SERVED = {
 
 @dataclass(frozen=True)
 class ReadPlace:
-    """What the service reads: its store, and further job records beside it."""
+    """What the service reads: its store, further job records beside it, and a file of prices."""
 
     store: str = ""
     jobs: tuple[str, ...] = ()
+    prices: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,8 @@ class AskedQuestion:
             words[served.place] = (place.store,) if served.place == "sources" else place.store
         if place.jobs and served.jobs:
             words["jobs"] = place.jobs
+        if place.prices and served.money:
+            words["price_file"] = place.prices
         return words
 
     def asked(self, place: ReadPlace, now_ms: int) -> Any:

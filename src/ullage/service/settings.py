@@ -20,6 +20,7 @@ import msgspec
 
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
+from ullage.reports.fleet.prices import read_price_table
 from ullage.service.access import GivenRole, read_roles
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
 from ullage.service.served import ReadPlace, request_of
@@ -39,6 +40,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     source: str | list[str] = ""
     store: str = ""
     jobs: list[str] = msgspec.field(default_factory=list)
+    prices_file: str = ""
     every: str = "60s"
     first: str = "24h"
     keep_days: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -66,6 +68,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def sources(self) -> tuple[str, ...]:
         """What is read; nothing: this machine, or a simulated fleet."""
         return tuple([self.source] if isinstance(self.source, str) else self.source) if self.source else ()
+
+    @property
+    def prices(self) -> Path | None:
+        """The file of prices; None where money is not spoken of, or in the words of `defaults` alone."""
+        return Path(self.prices_file).expanduser().absolute() if self.prices_file else None
 
     def words(self) -> dict[str, Any]:
         """Return the words that every question has unless a request says others."""
@@ -167,7 +174,8 @@ def settings_and_mistakes(file: str | Path) -> tuple[ServiceSettings, list[Ullag
     for name, value in said.items():
         try:
             _check_secret(name, value)
-            good |= {name: getattr(checked(_typed(name, value)), name)}
+            teams = {"prices_file": good.get("prices_file", "")} if name == "defaults" else {}  # which `by = "team"` needs
+            good |= {name: getattr(checked(msgspec.structs.replace(_typed(name, value), **teams)), name)}
         except _SettingError as error:
             line = line_of(text, error.name)
             found.append((line or 0, UllageError(f"{_at(path, line)}: {error.problem}", error.hint)))
@@ -212,9 +220,12 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
         with _naming(field):
             if seconds(span) < SHORTEST_KEPT:
                 raise UllageError(f"'{harmless(span)}' is too short", "1d is the least")
+    with _naming("prices_file"):
+        if settings.prices is not None:
+            read_price_table(str(settings.prices))
     for word, value in settings.defaults.items():
         with _naming(word):
-            request_of("fleet", _pairs({word: value})).asked(ReadPlace(), 0)
+            request_of("fleet", _pairs({word: value})).asked(ReadPlace(prices=str(settings.prices or "")), 0)
     return settings
 
 

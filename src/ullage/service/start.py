@@ -122,13 +122,14 @@ def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, 
         if settings.keep_names:
             raise UllageError("names in a store that others fill are theirs to remove", "set `keep_names` where it is filled")
         place = Path(sources[0]).expanduser().absolute()
-        return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED)), None
+        return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED, prices=settings.prices)), None
     if not sources and not nvml_answers():
         folder = tempfile.TemporaryDirectory(prefix="ullage-serve-", ignore_cleanup_errors=True)
-        state = ServiceState(WatchedStore(Path(folder.name) / "demo" / "store"), note=_SIMULATED, keeps=folder)
+        state = ServiceState(WatchedStore(Path(folder.name) / "demo" / "store", prices=settings.prices), note=_SIMULATED, keeps=folder)
         return state, Demonstration(Path(folder.name) / "demo", log, state.follow)
     plan = _plan(settings, sources or ("local",))
-    state = ServiceState(WatchedStore(plan.store, live=any("://" in one or one == "local" for one in plan.sources)))
+    live = any("://" in one or one == "local" for one in plan.sources)
+    state = ServiceState(WatchedStore(plan.store, live=live, prices=settings.prices))
     state.note = "" if sources else _LOCAL
     return state, Follower(plan, log, state.follow)
 

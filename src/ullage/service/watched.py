@@ -20,16 +20,26 @@ class WatchedStore:
 
     What a span before now counts back from is the time of day for a store that is filled while it is served (`live`), and the last sample
     for one that lies still. `reported` is a folder with job records beside a store that others fill: what jobs said of themselves.
+    `prices` is a file of prices: what it says of money is part of every answer, and so of the version.
     """
 
-    def __init__(self, path: Path, *, live: bool = False, reported: Path | None = None, clock: Callable[[], float] = time.time) -> None:
-        self.path, self.live, self.reported, self._clock = path, live, reported, clock
+    def __init__(
+        self,
+        path: Path,
+        *,
+        live: bool = False,
+        reported: Path | None = None,
+        prices: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path, self.live, self.reported, self.prices, self._clock = path, live, reported, prices, clock
         self._known: tuple[str, tuple[int, int] | None, str] = ("", None, "")
 
     def version(self) -> str:
         """Return what changes whenever the store does; "" where there is none."""
         found = []
-        for file in (*(self.path / name for name in _FILES), *([] if self.reported is None else [self.reported / JOBS_NAME])):
+        beside = None if self.reported is None else self.reported / JOBS_NAME
+        for file in (*(self.path / name for name in _FILES), *filter(None, (beside, self.prices))):
             try:
                 seen = file.stat()
             except OSError:
@@ -50,7 +60,8 @@ class WatchedStore:
     def place(self) -> ReadPlace:
         """What a question reads."""
         beside = None if self.reported is None else self.reported / JOBS_NAME
-        return ReadPlace(str(self.path), (str(beside),) if beside is not None and beside.exists() else ())
+        jobs = (str(beside),) if beside is not None and beside.exists() else ()
+        return ReadPlace(str(self.path), jobs, "" if self.prices is None else str(self.prices))
 
     @property
     def kept_reports(self) -> Path:
