@@ -124,6 +124,14 @@ def test_without_a_gpu_and_on_a_part_of_one_the_reason_is_said(monkeypatch: pyte
         own_uuid()
 
 
+def test_whatever_a_driver_raises_no_training_ends_for_it(caplog: Any) -> None:
+    def broken() -> str:
+        raise RuntimeError("Found no NVIDIA driver on your system")
+
+    GpuOfuSampler(Notes(), uuid=broken).start()
+    assert caplog.text.count("OFU is not logged: RuntimeError: Found no NVIDIA driver") == 1
+
+
 class KnownOfu(GpuOfuSampler):
     """A GPU whose OFU is known, or is not."""
 

@@ -55,6 +55,9 @@ class GpuOfuSampler:
         except UllageError as error:
             self._notes.say("ofu", f"OFU is not logged: {error.problem}")
             return
+        except Exception as error:  # whatever a driver or PyTorch may raise: a training does not end for its OFU
+            self._notes.say("ofu", f"OFU is not logged: {type(error).__name__}: {error}")
+            return
         weakref.finalize(self, sampler.stop)
         arguments = (sampler, problems, self.readings, self._notes)
         threading.Thread(target=_keep_readings, args=arguments, name="ullage OFU", daemon=True).start()
