@@ -64,9 +64,9 @@ def flops(callback: MfuCallback, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
     counted: list[tuple[int, int]] = []
     together = TorchMeter.together
 
-    def spy(self: Any, flops: int, executed: int, unread: int, seconds: float) -> Any:
+    def spy(self: Any, flops: int, executed: int, *others: Any) -> Any:
         counted.append((flops, executed))
-        return together(self, flops, executed, unread, seconds)
+        return together(self, flops, executed, *others)
 
     monkeypatch.setattr(TorchMeter, "together", spy)
     return counted
