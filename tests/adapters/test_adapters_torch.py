@@ -36,7 +36,7 @@ def ids(rows: int, columns: int) -> dict[str, Any]:
 def test_a_step_is_measured_around_it():
     with meter().measure(ids(1, 4)) as step:
         assert step.running
-    assert step.measured == (34560, pytest.approx(34560e-12), pytest.approx(0.03456), pytest.approx(0.03456))
+    assert step.measured[:4] == (34560, pytest.approx(34560e-12), pytest.approx(0.03456), pytest.approx(0.03456))
 
 
 def test_micro_batches_add_up():
@@ -243,7 +243,7 @@ def test_the_flops_of_both_ranks_are_divided_by_both(two_ranks):
     # rank 0 trained on 4 tokens, rank 1 on 3
     whole = TRAINED[4] + TRAINED[3]
     for said in two_ranks:
-        assert said["both"] == [whole, pytest.approx(whole / 2 / 1e12), pytest.approx(whole / 2 / 1e6), pytest.approx(whole / 2 / 1e6)]
+        assert said["both"][:4] == [whole, pytest.approx(whole / 2 / 1e12), pytest.approx(whole / 2 / 1e6), pytest.approx(whole / 2 / 1e6)]
 
 
 def test_ranks_that_share_samples_divide_them_by_all_that_worked(two_ranks):
@@ -257,7 +257,7 @@ def test_without_gathering_a_rank_speaks_for_itself(two_ranks):
 
 
 def test_a_rank_that_could_not_read_its_batch_leaves_none_a_number(two_ranks):
-    assert [said["unread"] for said in two_ranks] == [[None] * 4] * 2
+    assert [said["unread"] for said in two_ranks] == [[None] * 5] * 2
 
 
 def test_lengths_are_gathered_in_the_order_of_ranks(two_ranks):

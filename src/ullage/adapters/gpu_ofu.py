@@ -8,16 +8,17 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ullage.adapters.notes import Notes
 from ullage.adapters.optional import installed
 from ullage.errors import UllageError
 from ullage.live.cuda_devices import cuda_devices
-from ullage.live.sampling.course import Course
-from ullage.live.sampling.kinds import KINDS
-from ullage.live.sampling.sampler import Sampler
 from ullage.metrics.metric import ratio
 from ullage.problems import Problems
+
+if TYPE_CHECKING:
+    from ullage.live.sampling.sampler import Sampler
 
 INTERVAL = 0.5  # s between readings: GPM's activities are true means over any interval from 0.1 s on
 KEPT = 20_000  # readings; a window that is longer (2.7 h) has the OFU of its end
@@ -51,6 +52,9 @@ class GpuOfuSampler:
             return
         self._started, problems = True, Problems()
         try:
+            from ullage.live.sampling.kinds import KINDS
+            from ullage.live.sampling.sampler import Sampler  # takes pyarrow, which a meter without a GPU does without
+
             sampler = Sampler(self._interval, problems, gpus=(self._uuid(),), kinds=(replace(KINDS[0], otherwise=None),))
         except UllageError as error:
             self._notes.say("ofu", f"OFU is not logged: {error.problem}")
@@ -102,6 +106,8 @@ def own_uuid() -> str:
 
 def _keep_readings(sampler: Sampler, problems: Problems, readings: deque[OfuReading], notes: Notes) -> None:
     """Keep what a sampler reads until it is stopped, or the GPU tells nothing of its tensor pipes: then say so."""
+    from ullage.live.sampling.course import Course
+
     course = Course(sampler.interval)
     try:
         with sampler:
