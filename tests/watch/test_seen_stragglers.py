@@ -66,6 +66,18 @@ def test_a_clock_must_be_lower_than_chips_differ(settled: Settled, factor: float
     assert bool(found(settled, [factor] * 5, "clock")) is told
 
 
+def test_a_counter_of_replays_that_begins_anew_is_none(settled: Settled) -> None:
+    # a driver that is loaded again counts from 0: 40 before, none after
+    rows = [
+        {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + SCRAPE * (n + 1), "model": "NVIDIA H100 80GB HBM3"}
+        | HEALTHY
+        | {"nvlink_replays": 40.0 if gpu == "d0" and n < BEFORE else 0.0}
+        for gpu in GPUS
+        for n in range(2 * BEFORE)
+    ]
+    assert seen_stragglers(settled(rows)) == []
+
+
 def test_one_with_more_to_do_is_none(settled: Settled) -> None:
     assert found(settled, [1.4] * 8, "work") == []
 

@@ -94,13 +94,14 @@ def _of_job(cluster: str | None, job: str, table: pa.Table) -> Iterator[SeenStra
     models: list[str | None] = [None] * len(places)
     for number, model in zip(numbers.tolist(), table["model"].to_pylist(), strict=True):
         models[number] = model
+    replays = np.diff(by_window("replays"), axis=0, prepend=np.nan)
     readings = JobReadings(
         times=np.maximum.accumulate(last),
         tensor=by_window("tensor"),
         sm=by_window("sm"),
         engine=by_window("engine"),
         clock=by_window("clock"),
-        replays=np.diff(by_window("replays"), axis=0, prepend=np.nan),
+        replays=np.where(replays < 0, np.nan, replays),  # a driver that was loaded again counts anew
         hosts=tuple(host for host, _, _ in places),
         models=tuple(models),
     )

@@ -331,7 +331,8 @@ def _late_sign(job: _JobWork, tensor: _Level, engine: _Level, others: _Level, wa
 
 def _link_sign(job: _JobWork, replays: Array) -> _Sign:
     nothing = np.zeros_like(replays)
-    return _Sign(np.where(replays > 0, 2.0, 0), nothing, job.slower & (replays > 0), replays < 0, np.exp(-job.change) + nothing)
+    never = np.zeros(replays.shape, bool)  # however long replays last, the job must do less work
+    return _Sign(np.where(replays > 0, 2.0, 0), nothing, job.slower & (replays > 0), never, np.exp(-job.change) + nothing)
 
 
 def _slack(tensor: _Level) -> Array:
