@@ -180,6 +180,16 @@ def test_a_run_that_was_killed_is_as_if_it_had_never_begun(tmp_path: Path, after
     assert content(tmp_path) == {"report.html": "new", "store/part": "new", "notes.txt": "mine"}
 
 
+def test_a_run_that_was_killed_when_all_was_in_place_has_ended_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, "a", "b", content="old")
+    with monkeypatch.context() as patch:
+        patch.setattr("ullage.output_folder.shutil.rmtree", lambda *_, **__: None)
+        fill(tmp_path, "a")  # what it no longer writes lies in what it would have taken away
+    assert clear_interrupted(tmp_path) == 1 and content(tmp_path) == {"a": "new"}
+    fill(tmp_path, "a", "b")
+    assert content(tmp_path) == {"a": "new", "b": "new"}
+
+
 def test_what_somebody_changed_after_a_run_was_killed_stays(tmp_path: Path) -> None:
     fill(tmp_path, "report.html", content="old")
     killed(tmp_path, ("report.html",), 2)

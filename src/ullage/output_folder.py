@@ -84,7 +84,12 @@ def _lock(file: Path, create: int = 0) -> int | None:
 
 
 def _move_back(folder: Path, stage: Path) -> None:
-    """Undo what a run had put in place when it was killed: its own entries go, unless somebody changed them, and the old ones return."""
+    """Undo what a run had put in place when it was killed: its own entries go, unless somebody changed them, and the old ones return.
+
+    The mark is made before the first entry moves, and moves last: without it nothing had moved, or all had.
+    """
+    if not (stage / MARK).exists():
+        return
     for name, entry in _entries(stage).items():
         if os.path.lexists(folder / name) and not os.path.lexists(stage / name) and fingerprint(folder / name) == entry:
             (folder / name).rename(stage / name)
@@ -103,7 +108,7 @@ def _stage(folder: Path) -> Path:
 
 
 def _refuse_others(folder: Path, maker: str, names: Iterable[str]) -> None:
-    wrote = _wrote(folder, maker)
+    wrote = _entries(folder, maker)
     for name in names:
         path = folder / name
         if os.path.lexists(path) and wrote.get(name) != fingerprint(path):
@@ -111,13 +116,11 @@ def _refuse_others(folder: Path, maker: str, names: Iterable[str]) -> None:
             raise UllageError(f"{harmless(str(path))} {why}", "name another place with --out, or move it away")
 
 
-def _wrote(folder: Path, maker: str) -> Mapping[str, str]:
-    """Return what earlier runs of a command wrote into a folder: the fingerprint of each entry."""
-    return _entries(folder, maker)
-
-
 def _entries(folder: Path, maker: str | None = None) -> Mapping[str, str]:
-    """Return the entries of a folder's mark, where it is that of `maker` (None: of any). A mark that can't be read says nothing."""
+    """Return what `maker` (None: whoever) wrote into a folder, by its mark: the fingerprint of each entry.
+
+    A mark that can't be read says nothing.
+    """
     try:
         said = json.loads((folder / MARK).read_text(encoding="utf-8"))
         entries = said["entries"] if maker in (None, said["by"]) else {}
@@ -139,7 +142,7 @@ def fingerprint(path: Path) -> str:
 def _put_in_place(folder: Path, stage: Path, maker: str, made: list[str]) -> None:
     """Swap an earlier run's entries for the new ones, or leave everything as it was."""
     before = [
-        name for name, entry in _wrote(folder, maker).items() if os.path.lexists(folder / name) and fingerprint(folder / name) == entry
+        name for name, entry in _entries(folder, maker).items() if os.path.lexists(folder / name) and fingerprint(folder / name) == entry
     ]
     old = Path(tempfile.mkdtemp(prefix=OLD, dir=stage))
     mark = stage / MARK

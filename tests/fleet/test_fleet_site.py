@@ -117,7 +117,7 @@ def test_of_more_rows_than_top_the_worst_have_pages_and_the_site_says_how_many_h
     (folder / ".ullage-killed").mkdir()
     (folder / ".ullage-killed" / ".ullage-lock").touch()  # a run that was killed
     refused = ask("fleet", site.parent / "samples.csv", "--out", folder, "--top", "0")
-    assert "was interrupted: what it left is removed" in refused.err and not (folder / ".ullage-killed").exists()
+    assert "was interrupted: its unfinished files are removed" in refused.err and not (folder / ".ullage-killed").exists()
     assert refused.code == 1 and "was changed since" in refused.err and (folder / "index.html").read_text() == "mine"
 
 

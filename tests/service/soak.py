@@ -59,12 +59,11 @@ class SoakedDay:
     pulls: int
 
     def row(self) -> str:
-        """Return a line of the table of costs, for a day; one that was too busy to pull each minute cost less than a day does."""
-        day = 24 / self.hours
-        cpu, memory = self.cpu_s * day, self.memory
+        """Return a line of the table of costs."""
+        memory, disk = self.memory, self.store_bytes * 24 / self.hours / 1e6
         return (
-            f"| {self.gpus:,} | {self.hours:.1f} | {self.pulls:,} | {cpu:,.0f} s ({cpu / 864:.2g} % of a core) | {self.peak_mb:,.0f} MB "
-            f"| {memory.slope:+.2f} ± {memory.error:.2f} MB | {self.store_bytes * day / 1e6:,.1f} MB |"
+            f"| {self.gpus:,} | {self.hours:.0f} | {self.pulls:,} | {self.cpu_s:,.0f} s | {self.peak_mb:,.0f} MB | {memory.level:,.0f} MB "
+            f"| {memory.slope:+.2f} ± {memory.error:.2f} MB | {disk:,.1f} MB |"
         )
 
 
@@ -137,7 +136,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = soak(Path(folder), asked.gpus, asked.hours, asked.speed, asked.filled)
     print(f"{found.samples:,} samples, {found.pages:,} pages; memory {found.memory}, {'flat' if found.memory.flat else 'NOT FLAT'}")
-    print("| GPUs | hours | pulls | processor a day | memory, peak | memory an hour | disk a day |")
+    print("| GPUs | hours of data | pulls | processor in all | memory, most | memory, end | memory an hour | disk a day |")
     print(found.row())
 
 

@@ -18,7 +18,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 TOKEN = {"Authorization": "Bearer s3cret"}
 ADDRESSES = ("/api/v1/fleet", "/api/v1/job/{id}", "/api/v1/gpus", "/api/v1/metrics", "/api/v1/doctor", "/api/v1/store/info")
 QUICK = "/api/v1/gpus"  # it reads no store
-POSTED = ("/api/v1/reported", "/api/v1/alerts/acknowledge", "/api/v1/silences")
+POSTED = ("/api/v1/reported", "/api/v1/alerts/acknowledge", "/api/v1/alerts/profile", "/api/v1/silences")
 
 
 @pytest.fixture(scope="module")

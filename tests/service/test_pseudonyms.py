@@ -19,7 +19,7 @@ from ullage.intake import take
 from ullage.problems import Problems
 from ullage.reports.fleet.where import condition_of
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
-from ullage.service.settings import PSEUDONYM_KEY, ServiceSettings, read_settings
+from ullage.service.settings import PSEUDONYM_KEY, ServiceSettings, checked, read_settings
 from ullage.service.start import access_of
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
@@ -155,3 +155,21 @@ def test_what_could_not_be_hidden_is_refused(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UllageError, match="is a pattern"):
         access_of(ServiceSettings(pseudonyms=["user"], tokens_file=str(tmp_path / "tokens")))
     assert str(ALL.in_condition(condition_of("user=ann or namespace=x"))) == f"user={ALL.of('user', 'ann')} or namespace=x"
+
+
+def test_a_condition_on_nobody_stays_one_on_nobody() -> None:
+    hidden = Pseudonyms(b"a key of 16 bytes", ("user",))
+    assert str(hidden.in_condition(condition_of('not user=""'))) == str(condition_of('not user=""'))
+    assert str(hidden.in_condition(condition_of("user=ann"))) != str(condition_of("user=ann"))
+
+
+@pytest.mark.parametrize(("hidden", "refused"), [([], False), (["namespace"], False), (["user"], True), (["job", "user"], True)])
+def test_a_team_of_users_whose_names_are_not_stored_is_refused(tmp_path: Path, hidden: list[str], refused: bool) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[prices]]\namount = 2.0\n[teams.vision]\nusers = ["ann"]\n')
+    asked = ServiceSettings(prices_file=str(prices), pseudonyms=hidden)
+    if refused:
+        with pytest.raises(UllageError, match="the team 'vision' has users, whose names are not stored"):
+            checked(asked)
+    else:
+        assert checked(asked) == asked

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -111,6 +113,27 @@ def test_what_is_larger_than_may_be_is_refused_before_it_has_come(client: Client
     monkeypatch.setattr(guard, "LARGEST_UPLOAD", 1000)
     assert sent(client, b"x" * 1001).status == 413 and sent(client, b"x" * 1000).status == 422
     assert client("/api/v1/reported", "POST", {**ACT}, b"x" * (guard.LARGEST_BODY + 1)).status == 413  # others may send no more than before
+    assert in_parts(client, 1001) == 413 and in_parts(client, 1000) == 422  # without a word of how much it is
+
+
+def in_parts(client: Client, size: int) -> int:
+    """Send a profile in chunks, and return the status."""
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    try:
+        connection.request("POST", "/api/v1/uploads", iter([b"x" * 500, b"x" * (size - 500)]), {**ACT, **KIND}, encode_chunked=True)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_where_no_more_can_wait_nothing_is_received(client: Client) -> None:
+    book = client.running.service.uploads
+    assert book is not None
+    with ExitStack() as places:
+        for _ in range(uploads.WAITING + 1):
+            places.enter_context(book.place())
+        assert sent(client, b"x").status == 503
+    assert sent(client, b"x").status == 422
 
 
 def test_where_it_is_not_said_profiles_are_taken_on_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,10 +232,12 @@ def test_reports_go_by_age_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_few_wait_for_their_turn_and_none_begins_at_the_end() -> None:
     book = UploadBook()
-    book._waiting = uploads.WAITING + 1
-    with pytest.raises(UploadRefusedError, match="wait for their turn"), file_of(b"x") as sent_file:
-        book.report_on(sent_file)
-    book._waiting = 0
-    book.close()
+    with ExitStack() as places:
+        for _ in range(uploads.WAITING + 1):
+            places.enter_context(book.place())
+        with pytest.raises(UploadRefusedError, match="wait for their turn"), book.place():
+            pass
+    with book.place():  # those that were held are free again
+        book.close()
     with pytest.raises(UploadRefusedError, match="ends"), file_of(b"x") as sent_file:
         book.report_on(sent_file)

@@ -50,7 +50,8 @@ def place_of_mend(problem: Problem) -> dict[str, Any] | None:
         return {"where": f"gpu={msgspec.json.encode(str(where['gpu'])).decode()}"}
     if "host" in where:
         return {"host": (str(where["host"]),)}
-    user = where.get("user", problem.owner if "job" in where and " " not in problem.owner else None)
+    named = "job" in where and " " not in problem.owner and problem.owner != "unknown"
+    user = where.get("user", problem.owner if named else None)
     if user:
         return {"user": (str(user),)}
     return None if where else {}
@@ -60,7 +61,7 @@ def windows_of_mend(opened: float, resolved: float, now: float) -> tuple[tuple[f
     """Return the times (s) that are compared, while a problem lasted and since it was over; None where one is too short yet."""
     least = LEAST_BLOCKS * BLOCK_H * 3600.0
     ended = resolved - ZONE_S
-    before = (max(opened - ZONE_S, ended - LONGEST_S), ended)
+    before = (max(opened, ended - LONGEST_S), ended)
     after = (resolved, min(now, resolved + LONGEST_S))
     return (before, after) if before[1] - before[0] >= least and after[1] - after[0] >= least else None
 

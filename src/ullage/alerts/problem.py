@@ -103,7 +103,7 @@ def _straggler(one: Mapping[str, Any]) -> Problem:
 
 STRAGGLES = 1.3  # times as long as its peers: `SURE` of the finding, which a test holds equal
 STRAGGLER_ADVICE = {
-    "clock": "look at its power and cooling: its clock is lower than that of the others; drain it until then",
+    "clock": "look at its power and cooling: its clock is lower than that of the others; drain it until that is fixed",
     "busy": "compare it alone with another one (ullage bench drift), and look at its memory errors; drain it if it is slower",
     "late": "see what its host does (CPU, data loader, PCIe link): it rests while the others wait for it",
     "link": "look at its NVLinks (nvidia-smi nvlink -e): they send packets again, and the job is slower",

@@ -36,7 +36,7 @@ class TerminalKeyboard:
             with suppress(AttributeError, OSError, ValueError):
                 self._source = sys.stdin.fileno() if sys.stdin.isatty() else None
         if self._source is not None:
-            self._hush()
+            self._read_keys_at_once()
         if threading.current_thread() is threading.main_thread():
             self._resized = signal.signal(signal.SIGWINCH, self._wake_for_signal)
         return self
@@ -72,7 +72,7 @@ class TerminalKeyboard:
             return self._next() if self._pending else ""
         return ""
 
-    def _hush(self) -> None:
+    def _read_keys_at_once(self) -> None:
         """Let keys come at once and unseen; Ctrl-C and Ctrl-Z stay what they are."""
         import termios
         import tty

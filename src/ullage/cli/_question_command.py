@@ -225,7 +225,10 @@ def _give_folder(question: RegisteredQuestion[Any, Any], asked: Any, out: Path, 
 
     assert question.to_folder is not None
     if clear_interrupted(out):
-        click.echo(f"an earlier run into '{harmless(str(out))}' was interrupted: what it left is removed, and all is made anew", err=True)
+        click.echo(
+            f"an earlier run into '{harmless(str(out))}' was interrupted: its unfinished files are removed; starting again",
+            err=True,
+        )
     try:
         partial = question.to_folder(asked, out, progress, _command_line(question))
     finally:

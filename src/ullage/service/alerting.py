@@ -142,21 +142,22 @@ class Alerting:
     def _problems(self) -> Iterator[Problem]:
         fleet = self._ask("fleet")
         found = [*problems_of_fleet(fleet, str(fleet.get("command", ""))), *problems_of_watch(self._ask("watch"))]
-        jobs = {str(one.where["job"]) for one in found if wants_profile(one.kind, one.where)}
+        jobs = {_job_of(one) for one in found if wants_profile(one.kind, one.where)}
         self._devices = {job: self._devices[job] for job in jobs if job in self._devices}
         for job in sorted(jobs - set(self._devices))[:MOST_JOBS]:
             self._devices[job] = self._devices_of(job)
         for one in found:
             wanted = wants_profile(one.kind, one.where)
-            devices = self._devices.get(str(one.where["job"]), []) if wanted else []
+            devices = self._devices.get(_job_of(one), []) if wanted else []
             yield msgspec.structs.replace(one, profile=profile_request(one.kind, one.where, devices)) if wanted else one
 
     def _measure_mends(self, now: float) -> None:
         """Measure what mends of the last week brought, one a look, each once a day."""
-        measured = self.book.mends()
-        for alert in self.book.alerts("resolved"):
+        measured, over = self.book.mends(), self.book.alerts("resolved")
+        self._tried = {one.problem.key: self._tried[one.problem.key] for one in over if one.problem.key in self._tried}
+        for alert in over:
             key, resolved = alert.problem.key, alert.resolved or now
-            last = measured[key][1] if key in measured else self._tried.get(key, 0.0)
+            last = max(measured[key][1] if key in measured else 0.0, self._tried.get(key, 0.0))
             words = place_of_mend(alert.problem)
             windows = windows_of_mend(alert.opened or alert.first_seen, resolved, now)
             if words is None or windows is None or now - last < DAY_S or last >= resolved + LONGEST_S:
@@ -237,7 +238,7 @@ def attach_profile(book: AlertBook, body: bytes, now: float) -> dict[str, Any]:
     said = _decoded(body, AttachedProfile)
     if not said.profile.strip():
         raise UllageError("the profile has no path and no address", "say where it is, or its report")
-    book.attach_profile(said.key, said.profile.strip(), said.by, now, said.note)
+    book.attach_profile(said.key, public(said.profile.strip()), said.by, now, said.note)  # whoever reads alerts reads it
     return {"attached": said.key}
 
 
@@ -262,6 +263,12 @@ def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
     profiles, mends = book.profiles(), book.mends()
     alerts = [_alert_record(one, silences, profiles.get(one.problem.key, ()), mends.get(one.problem.key)) for one in book.alerts()]
     return {"alerts": alerts, "silences": shown}
+
+
+def _job_of(problem: Problem) -> str:
+    """Return the job of a problem as `ullage job` takes it: two clusters may number jobs alike."""
+    job, cluster = str(problem.where["job"]), problem.where.get("cluster")
+    return job if cluster is None else f"{cluster}/{job}"
 
 
 def _is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:

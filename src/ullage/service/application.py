@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,7 +23,7 @@ from ullage.service.access import Access, GivenRole
 from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, attach_profile, silence
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
-from ullage.service.guard import ROLE, UPLOADS
+from ullage.service.guard import ROLE, UPLOADS, largest_body
 from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
@@ -38,6 +39,7 @@ from ullage.service.uploads import (
     LARGEST_UPLOAD,
     RECEIVE_S,
     WAITING,
+    TooLargeError,
     UploadBook,
     UploadRefusedError,
     UploadReport,
@@ -284,21 +286,21 @@ class Service:
         if not same_origin(http.headers):
             return _problem(415, "a profile is sent as application/octet-stream", f"curl --data-binary @FILE -H '{_PROFILE}' …{UPLOADS}")
         book = self.uploads
-        with tempfile.TemporaryFile() as profile:
-            try:
+        try:
+            with book.place(), tempfile.TemporaryFile() as profile:
                 async with asyncio.timeout(RECEIVE_S):
                     async for part in http.stream():
                         profile.write(part)
                 profile.flush()
                 name = await asyncio.wrap_future(self.reading.begin(lambda: book.report_on(profile)))
-            except TimeoutError:
-                return _problem(408, f"the profile took longer than {RECEIVE_S:.0f} s to come", "")
-            except OSError as error:
-                return _problem(503, f"the profile can't be kept while it is read: {error.strerror}", "")
-            except UploadRefusedError as error:
-                return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
-            except UllageError as error:
-                return _problem(422, error.problem, error.hint)
+        except TimeoutError:
+            return _problem(408, f"the profile took longer than {RECEIVE_S:.0f} s to come", "")
+        except OSError as error:
+            return _problem(503, f"the profile can't be kept while it is read: {error.strerror}", "")
+        except UploadRefusedError as error:
+            return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
+        except UllageError as error:
+            return _problem(422, error.problem, error.hint)
         return _json({"id": name, "page": f"/upload/{name}", "document": f"{UPLOADS}/{name}"})
 
     async def uploaded(self, http: HttpRequest) -> Response:
@@ -461,7 +463,9 @@ class BadRequestError(UllageError):
 
 def application(service: Service) -> Starlette:
     """Return the service as an ASGI application."""
-    return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
+    handlers: dict[Any, Any] = {404: service.missing, 405: _not_allowed, 500: service.broken}
+    handlers |= {TooLargeError: _too_large, ClientDisconnect: _gone}
+    return Starlette(routes=service.routes, exception_handlers=handlers)
 
 
 _NO_UPLOADS = ("this service takes no profiles", 'the setting `uploads = "on"` makes it')
@@ -485,6 +489,14 @@ def _status(error: UllageError) -> int:
 
 async def _no_picture(_: HttpRequest) -> Response:
     return Response(status_code=204, headers={"Cache-Control": "max-age=604800"})
+
+
+async def _too_large(http: HttpRequest, _: Exception) -> Response:
+    return _problem(413, f"a request may send {largest_body(http.url.path):,} bytes", "send less")
+
+
+async def _gone(*_: object) -> Response:
+    return Response(status_code=499)  # nobody reads it: whoever asked has gone
 
 
 async def _not_allowed(http: HttpRequest, _: Exception) -> Response:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ullage.service.access import Access
 from ullage.service.live_script import LIVE_SCRIPT
-from ullage.service.uploads import LARGEST_UPLOAD
+from ullage.service.uploads import LARGEST_UPLOAD, TooLargeError
 from ullage.views.json_text import json_text
 from ullage.views.page import site_policy
 
@@ -72,10 +72,6 @@ class Guard:
         if not length.isdigit() or int(length) > most:
             return _refused(413, f"a request may send {most:,} bytes", "send less")
         return None
-
-
-class TooLargeError(Exception):
-    """A request sends more than it may, and did not say so."""
 
 
 def largest_body(path: str) -> int:

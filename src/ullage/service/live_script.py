@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # What a page of the service does with it: no word becomes markup.
-_HEARD = """
+_EVENTS_SCRIPT = """
 const site = document.querySelector("header.site[data-version]");
 if (site && window.EventSource) {
   const news = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search));
@@ -44,7 +44,7 @@ if (site && window.EventSource) {
 """
 
 # The box is made by the script, for without it nothing could be sent.
-_SENT = """
+_UPLOAD_SCRIPT = """
 const profile = document.querySelector("header[data-upload]");
 if (profile) {
   const place = document.querySelector("#profile"), box = document.createElement("input"), said = document.createElement("p");
@@ -77,4 +77,4 @@ if (profile) {
 }
 """
 
-LIVE_SCRIPT = _HEARD + _SENT
+LIVE_SCRIPT = _EVENTS_SCRIPT + _UPLOAD_SCRIPT

@@ -56,7 +56,7 @@ class Pseudonyms:
         """Return a condition on names as it is on what is kept of them. Raises UllageError for a pattern: a pseudonym fits none."""
         if not isinstance(condition, FieldTest):
             return replace(condition, parts=tuple(self.in_condition(part) for part in condition.parts))
-        if condition.field not in self.fields:
+        if condition.field not in self.fields or not condition.value:  # nobody's name has no pseudonym
             return condition
         if condition.glob:
             raise UllageError(f"{condition} is a pattern, and names of {condition.field} are not kept", "write out each name")

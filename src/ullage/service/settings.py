@@ -20,7 +20,7 @@ import msgspec
 
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
-from ullage.reports.fleet.prices import read_price_table
+from ullage.reports.fleet.prices import PriceTable, read_price_table
 from ullage.service.access import GivenRole, read_roles
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
 from ullage.service.served import ReadPlace, request_of
@@ -111,8 +111,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 def settings_text(settings: ServiceSettings) -> str:
     """Return settings as a file that says the same, and where the secrets come from, but no secret."""
     lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__ if name not in _TABLES]
-    files = ((settings.token_file, TOKEN), (settings.tokens_file, ""), (settings.header_file, HEADER))
-    for what, (place, variable) in zip(("token", "tokens", "header"), files, strict=True):
+    files = {
+        "token": (settings.token_file, TOKEN),
+        "tokens": (settings.tokens_file, ""),
+        "header": (settings.header_file, HEADER),
+        "pseudonym_key": (settings.pseudonym_key_file, PSEUDONYM_KEY),
+    }
+    for what, (place, variable) in files.items():
         origin = variable if variable and os.environ.get(variable, "").strip() else place or _credential(what)
         lines.append(f"# {what}: {f'hidden, from {harmless(origin)}' if origin else 'none'}")
     for table in _TABLES:
@@ -222,11 +227,20 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
                 raise UllageError(f"'{harmless(span)}' is too short", "1d is the least")
     with _naming("prices_file"):
         if settings.prices is not None:
-            read_price_table(str(settings.prices))
+            _refuse_unknown_team_members(settings, read_price_table(str(settings.prices)))
     for word, value in settings.defaults.items():
         with _naming(word):
             request_of("fleet", _pairs({word: value})).asked(ReadPlace(prices=str(settings.prices or "")), 0)
     return settings
+
+
+def _refuse_unknown_team_members(settings: ServiceSettings, table: PriceTable) -> None:
+    """Refuse teams of users or namespaces whose names are not stored: all their hours would be nobody's."""
+    for team, members in table.teams.items():
+        for field, names in (("user", members.users), ("namespace", members.namespaces)):
+            if names and field in settings.pseudonyms:
+                hint = f"leave {field} out of `pseudonyms`, or the {field}s out of the team"
+                raise UllageError(f"the team '{harmless(team, 60)}' has {field}s, whose names are not stored", hint)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +51,10 @@ class UploadRefusedError(UllageError):
     """A profile that can't be taken now."""
 
 
+class TooLargeError(Exception):
+    """A request sends more than it may, and did not say so."""
+
+
 @dataclass(frozen=True)
 class UploadReport:
     """The report on a profile: a page, a document in JSON, and when it was made (s since 1970)."""
@@ -79,21 +83,29 @@ class UploadBook:
         self._waiting, self._closed = 0, False
         self._child: subprocess.Popen[bytes] | None = None
 
-    def report_on(self, profile: IO[bytes]) -> str:
-        """Read a profile, and return the id of its report. Raises UllageError for one that can't be read, or not within its limits.
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place for a profile while it comes and is read: no more are taken than can wait.
 
-        The profile is a file without a name: whatever ends this process, nothing of it is left.
+        Raises UploadRefusedError where no place is free.
         """
         with self._lock:
             if self._waiting > WAITING:
                 raise UploadRefusedError(f"{WAITING} profiles wait for their turn", "send it again in a minute")
             self._waiting += 1
         try:
-            with self._turn:
-                answer = self._answer(profile)
+            yield
         finally:
             with self._lock:
                 self._waiting -= 1
+
+    def report_on(self, profile: IO[bytes]) -> str:
+        """Read a profile, and return the id of its report. Raises UllageError for one that can't be read, or not within its limits.
+
+        The profile is a file without a name: whatever ends this process, nothing of it is left.
+        """
+        with self._turn:
+            answer = self._answer(profile)
         if answer.problem:
             raise UllageError(answer.problem, answer.hint)
         return self._keep(UploadReport(answer.page, answer.document.encode(), self._clock()))
