@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import sys
 import threading
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.live.nvml_double import Gpu, Nvml
-from tests.live.sampled_machine import CLOCK, gpu
+from tests.live.sampled_machine import CLOCK, H100, Load, gpu, rows
 from ullage.adapters import gpu_ofu
 from ullage.adapters import torch as torch_meter
-from ullage.adapters.gpu_ofu import GpuOfuSampler, OfuReading, TrainedSpans, overlapped_mean, own_uuid
+from ullage.adapters.gpu_ofu import GpuOfuSampler, OfuReading, TrainedSpans, keep_reading, keep_readings, overlapped_mean, own_uuid
 from ullage.adapters.notes import Notes
 from ullage.adapters.ray_train import means
 from ullage.adapters.torch import StepWindow, TorchMeter
 from ullage.errors import UllageError
+from ullage.problems import Problems
+
+H200 = "NVIDIA H200"
 
 TINY: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 10,
@@ -49,6 +54,28 @@ def test_readings_count_by_how_long_they_lie_in_the_measured_time(seeds: range) 
         edges = sorted(dice.sample(range(400), 2 * dice.randint(0, 30)))
         spans = [(since / 10, until / 10) for since, until in zip(edges[::2], edges[1::2], strict=True)]
         assert overlapped_mean(readings, spans) == pytest.approx(by_tenths(readings, spans)), seed
+
+
+def test_a_log_looks_at_the_readings_of_its_own_time_alone() -> None:
+    looked = []
+
+    class Reading(OfuReading):
+        def __getattribute__(self, name: str) -> Any:
+            looked.append(name)
+            return super().__getattribute__(name)
+
+    readings = [Reading(end / 2, 0.5, 0.25) for end in range(1, 20_001)]
+    looked.clear()
+    assert overlapped_mean(readings, [(7000.25, 7001.0), (7002.0, 7003.0)]) == 0.25
+    assert len(looked) < 200  # 16 steps of bisection at each end, and a few looks at each of 7 readings
+    assert overlapped_mean(readings, []) is None
+
+
+def test_a_clock_that_is_set_back_leaves_no_reading_of_its_future() -> None:
+    readings = deque[OfuReading]()
+    for end, ofu in ((100.0, 0.9), (101.0, 0.9), (40.0, 0.2), (41.0, 0.4)):
+        keep_reading(readings, OfuReading(end, 1.0, ofu))
+    assert overlapped_mean(readings, [(39.0, 102.0)]) == pytest.approx(0.3)
 
 
 def test_pauses_are_not_counted_and_each_window_begins_anew() -> None:
@@ -109,6 +136,66 @@ def test_what_can_not_be_read_is_said_once(monkeypatch: pytest.MonkeyPatch, capl
     sampler.start()
     assert caplog.text.count("OFU is not logged: ") == 1 and said in caplog.text
     assert sampler.mean([(0.0, 1e12)]) is None
+
+
+class SampledBatches:
+    """A sampler that has these readings, and ends."""
+
+    interval = 1.0
+
+    def __init__(self, batches: list[Any]) -> None:
+        self._batches = batches
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+    def readings(self) -> Any:
+        return ([batch] for batch in self._batches)
+
+
+def failing_at_first(failures: int, name: str = H100) -> Nvml:
+    """A machine whose GPU tells nothing of its tensor pipes in the first readings."""
+    machine, taken = Nvml([Gpu("GPU-2", name=name, activity=Load(0.4, counted=False))]), itertools.count()
+
+    def get(metrics: Any) -> Any:
+        if next(taken) < 2 * failures:  # it is asked again without the newer ids
+            raise machine.error(999)
+        return Nvml.nvmlGpmMetricsGet(machine, metrics)
+
+    machine.nvmlGpmMetricsGet = get  # type: ignore[method-assign]
+    return machine
+
+
+@pytest.mark.parametrize("failures", [gpu_ofu.MOST_FAILURES - 1, gpu_ofu.MOST_FAILURES])
+def test_ofu_is_given_up_after_five_failed_readings_not_before(monkeypatch: pytest.MonkeyPatch, caplog: Any, failures: int) -> None:
+    sampler = sampled(monkeypatch, failing_at_first(failures), Notes())
+    given_up = failures == gpu_ofu.MOST_FAILURES == 5
+    assert bool(sampler.readings) is not given_up and ("OFU is not logged: " in caplog.text) is given_up
+
+
+def test_once_read_a_gpu_is_read_again_after_any_number_of_failures(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    readings, one = deque[OfuReading](), rows((1, {"tensor_active": 0.4, "sm_clock": CLOCK}))
+    silent = [rows((at, {"sm_clock": CLOCK})) for at in range(2, 20)]
+    last = rows((20, {"tensor_active": 0.2, "sm_clock": CLOCK}))
+    keep_readings(SampledBatches([one, *silent, last]), Problems(), readings, Notes())
+    assert [reading.ofu for reading in readings] == pytest.approx([0.4 * CLOCK / 1.83e9, 0.2 * CLOCK / 1.83e9])
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(("name", "counted", "warned"), [(H200, False, 1), (H200, True, 0), (H100, False, 0)])
+def test_a_clock_that_the_driver_tells_too_high_is_said_once(caplog: Any, name: str, counted: bool, warned: int) -> None:
+    cycles = {"tensor_cycles": 1e9, "sm_cycles": 2e9}
+    told = [
+        {"tensor_active": 0.4, "sm_clock": CLOCK} | {key: at * value for key, value in cycles.items() if counted} for at in (1, 2, 3, 4)
+    ]
+    batches = [rows((at, fields), model=name) for at, fields in enumerate(told, 1)]
+    readings = deque[OfuReading]()
+    keep_readings(SampledBatches(batches), Problems(), readings, Notes())
+    assert len(readings) == 4
+    assert caplog.text.count("9 to 16 % too high under tensor load") == caplog.text.count("WARNING") == warned
 
 
 def test_without_a_gpu_and_on_a_part_of_one_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ullage.adapters.notes import Notes
@@ -19,9 +21,11 @@ from ullage.problems import Problems
 
 if TYPE_CHECKING:
     from ullage.live.sampling.sampler import Sampler
+    from ullage.live.sampling.watched_device import Watched
 
 INTERVAL = 0.5  # s between readings: GPM's activities are true means over any interval from 0.1 s on
 KEPT = 20_000  # readings; a window that is longer (2.7 h) has the OFU of its end
+MOST_FAILURES = 5  # readings in a row without OFU, before the first with it, after which the GPU is taken to have none: 2.5 s
 
 Span = tuple[float, float]  # of wall time, s
 
@@ -64,22 +68,28 @@ class GpuOfuSampler:
             return
         weakref.finalize(self, sampler.stop)
         arguments = (sampler, problems, self.readings, self._notes)
-        threading.Thread(target=_keep_readings, args=arguments, name="ullage OFU", daemon=True).start()
+        threading.Thread(target=keep_readings, args=arguments, name="ullage OFU", daemon=True).start()
 
     def mean(self, spans: Sequence[Span]) -> float | None:
         """Return the mean OFU of spans of time that follow each other; None where no reading touches them."""
-        return overlapped_mean(list(self.readings), spans)
+        return overlapped_mean(tuple(self.readings), spans)
 
 
-def overlapped_mean(readings: Iterable[OfuReading], spans: Sequence[Span]) -> float | None:
+def overlapped_mean(readings: Sequence[OfuReading], spans: Sequence[Span]) -> float | None:
     """Return the mean of readings, each weighted by how long it lies within the spans; both are in the order of time.
+
+    Only the readings between the first and the last span are looked at.
 
     >>> overlapped_mean([OfuReading(1.0, 1.0, 0.2), OfuReading(2.0, 1.0, 0.5)], [(0.5, 1.25), (1.5, 1.75)])
     0.35
     """
+    if not spans:
+        return None
     part = covered = 0.0
     first = 0
-    for reading in readings:
+    since = bisect_right(readings, spans[0][0], key=_end)
+    until = bisect_left(readings, spans[-1][1], lo=since, key=_end) + 1
+    for reading in islice(readings, since, until):
         start = reading.end - reading.length
         while first < len(spans) and spans[first][1] <= start:
             first += 1
@@ -104,26 +114,46 @@ def own_uuid() -> str:
     return uuid
 
 
-def _keep_readings(sampler: Sampler, problems: Problems, readings: deque[OfuReading], notes: Notes) -> None:
+def keep_readings(sampler: Sampler, problems: Problems, readings: deque[OfuReading], notes: Notes) -> None:
     """Keep what a sampler reads until it is stopped, or the GPU tells nothing of its tensor pipes: then say so."""
     from ullage.live.sampling.course import Course
 
-    course = Course(sampler.interval)
+    course, failures = Course(sampler.interval), 0
     try:
         with sampler:
             for batches in sampler.readings():
                 for device in course.add(batches):
                     if device.ofu is not None:
-                        readings.append(OfuReading(device.time / 1000, device.course[-1][1] / 1000, device.ofu))
+                        keep_reading(readings, OfuReading(device.time / 1000, device.course[-1][1] / 1000, device.ofu))
+                        _warn_of_clock(device, notes)
                     elif not (readings or device.silent):
-                        notes.say("ofu", f"OFU is not logged: {(problems.notes or [device.unknown])[0]}")
-                        return
+                        failures += 1
+                        if failures == MOST_FAILURES:
+                            notes.say("ofu", f"OFU is not logged: {(problems.notes or [device.unknown])[0]}")
+                            return
     except UllageError as error:
         notes.say("ofu", f"OFU is not logged: {error.problem}")
     except KeyboardInterrupt:  # it was stopped before it had opened
         return
     except Exception as error:  # beside a training nothing of ours may become its failure
         notes.say("ofu", f"OFU is no longer logged: {type(error).__name__}: {error}")
+
+
+def keep_reading(readings: deque[OfuReading], reading: OfuReading) -> None:
+    """Add a reading; those that it does not follow were taken before the clock was set back, and are of no time that comes."""
+    if readings and reading.end <= readings[-1].end:
+        readings.clear()
+    readings.append(reading)
+
+
+def _warn_of_clock(device: Watched, notes: Notes) -> None:
+    """Say once, as reports do, how far OFU is off where it rests on a clock that the driver is known to tell wrong."""
+    if device.chip and device.chip.clock_warning and "tensor_cycles" not in device.row:  # cycles count from the second reading on
+        notes.say("clock", device.chip.clock_warning)
+
+
+def _end(reading: OfuReading) -> float:
+    return reading.end
 
 
 @dataclass
