@@ -35,7 +35,7 @@ from ullage.tables import samples
 
 Array = npt.NDArray[np.float64]
 
-# Chosen before the detector was run on any of them; it was mended by those of development, and then judged by fresh ones.
+# Chosen before the detector was run on any of them; it was repaired by those of development, and then judged by fresh ones.
 SEEDS = {"development": range(1_000, 1_300), "assessment": range(2_000, 2_300), "fresh": range(3_000, 3_300)}
 
 EPOCH_MS = 1_764_115_200_000

@@ -122,7 +122,7 @@ def test_a_good_answer_is_0_with_the_answer_first_and_nothing_on_stderr(scrapes)
     assert done.stdout.startswith("OFU 30.0 % of ")
 
 
-def test_what_the_user_can_mend_is_1_with_two_lines_on_stderr_and_nothing_on_stdout():
+def test_what_the_user_can_fix_is_1_with_two_lines_on_stderr_and_nothing_on_stdout():
     done = run("fleet", "nowhere")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

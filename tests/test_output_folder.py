@@ -456,13 +456,13 @@ def test_where_ceilings_can_not_be_kept_is_told_before_anything_is_measured(tmp_
     assert said.code == 1 and "can't be written" in said.err
 
 
-def test_a_recording_that_is_not_closed_is_mended_without_being_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_that_is_not_closed_is_repaired_without_being_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ullage.benches import gemm_ofu_record
 
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"whole": 1}\n{"hal')
     monkeypatch.setattr(Path, "write_bytes", lambda *_: pytest.fail("a file that is written anew is empty first"))
-    gemm_ofu_record._mend(path)
+    gemm_ofu_record._repair(path)
     assert path.read_bytes() == b'{"whole": 1}\n'
 
 

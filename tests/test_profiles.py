@@ -115,7 +115,7 @@ def test_paths_of_any_length_are_told_apart(tmp_path: Path) -> None:
 # -- whose they are -----------------------------------------------------------------------------------------------------
 
 
-def test_two_files_of_one_rank_are_refused_and_a_rank_on_the_command_line_mends_it(tmp_path: Path) -> None:
+def test_two_files_of_one_rank_are_refused_and_a_rank_on_the_command_line_settles_it(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         profile(tmp_path, name, rank=0)
     said = refused(tmp_path)

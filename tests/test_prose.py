@@ -18,7 +18,7 @@ UNCLEAR = {
     r"\bBegin of\b": "Start of",
     r"\bis no (rank|time|number|size|record|trace)\b(?! at all)": "is not a …, or: … must be …",
     r"\bare no (ranks?|times?|numbers?|records?|readings?|traces?|jobs?)\b": "are not …",
-    r"\bthe user can mend\b": "the user can fix",
+    r"\bmend(s|ed|ing)?\b": "fix, repair",
     r"\bwhence\b": "from where",
     r"\butili[sz]e\b": "use",
     r"\bin order to\b": "to",
@@ -78,7 +78,7 @@ def messages(module: Path) -> Iterator[tuple[int, str]]:
             "UsageError",
             "note",
             "drop",
-            "mend",
+            "repair",
             "cut",
         ):
             for part in ast.walk(node):

@@ -154,7 +154,7 @@ def take(
         tables = taken.each(_as_far_as_it_goes(name, options, problems, names, taken.rows > 0))
         done = store.append(_attributed(map(renamed, tables), known, problems, seen), gap_ms=gap_ms)
         taken.new += done.rows_new
-        problems.mend("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
+        problems.repair("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
         for column, count in sorted(done.impossible.items()):
             problems.drop(f"impossible values of {column}", count, public(name))
     if jobs is not None:

@@ -30,7 +30,7 @@ class Problems:
     """
 
     dropped: Counter[str] = field(default_factory=Counter)
-    mended: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
@@ -66,9 +66,9 @@ class Problems:
         """Count things left out. `what` is a plural noun phrase: "lines without a value"."""
         self._count(self.dropped, what, count, where)
 
-    def mend(self, what: str, count: int = 1, where: str = "") -> None:
+    def repair(self, what: str, count: int = 1, where: str = "") -> None:
         """Count things put right and kept. `what` reads after a number: "samples out of order, sorted"."""
-        self._count(self.mended, what, count, where)
+        self._count(self.repaired, what, count, where)
 
     def note(self, text: str) -> None:
         """Add a sentence to the report's notes, once."""
@@ -76,10 +76,10 @@ class Problems:
             self.notes.append(text)
 
     def lines(self) -> list[str]:
-        """Return everything as sentences for the end of a report: what was dropped, what was mended, the notes."""
+        """Return everything as sentences for the end of a report: what was dropped, what was repaired, the notes."""
         dropped = [f"{count:,} {what} left out{self._place(what)}" for what, count in self.dropped.most_common()]
-        mended = [f"{count:,} {what}{self._place(what)}" for what, count in self.mended.most_common()]
-        return dropped + mended + self.notes
+        repaired = [f"{count:,} {what}{self._place(what)}" for what, count in self.repaired.most_common()]
+        return dropped + repaired + self.notes
 
     def _count(self, tally: Counter[str], what: str, count: int, where: str) -> None:
         if count <= 0:

@@ -311,7 +311,7 @@ def _size(path: Path) -> int:
 
 def _add(problems: Problems, more: Problems) -> None:
     problems.dropped.update(more.dropped)
-    problems.mended.update(more.mended)
+    problems.repaired.update(more.repaired)
     for what, where in more.first.items():
         problems.first.setdefault(what, where)
     for note in more.notes:

@@ -236,7 +236,7 @@ def test_nvtx_ranges_are_regions_whichever_buffer_and_thread_their_marks_are_in(
     found, _, problems = rows(made.clocks(40).end())
     regions = [(row["name"], row["start"], row["end"], row["thread"]) for row in of(found, "region")]
     assert regions == [("forward", 2, 9, MAIN), ("backward", 12, 30, MAIN), ("never ended", 3, 40, MAIN)]
-    assert problems.mended["regions that never ended end with the recording"] == 1
+    assert problems.repaired["regions that never ended end with the recording"] == 1
 
 
 def test_regions_of_the_host_end_with_the_recording_if_nothing_ends_them(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_collective_in_which_a_program_was_killed_is_communication(tmp_path: P
     path = made.clocks(100).killed()
     found, _, problems = rows(path)
     assert [(row["start"], row["end"], row.get("operation")) for row in of(found, "mpi")] == [(5, 10, "allreduce"), (20, 90, None)]
-    assert problems.mended == {"calls of MPI that never ended end where they were last seen": 1}
+    assert problems.repaired == {"calls of MPI that never ended end where they were last seen": 1}
     process = read_trace(path).report().whole.host_parts[0]
     assert (process.communication, process.useful) == (75, 25)
 

@@ -97,7 +97,7 @@ def test_a_job_is_asked_once_for_its_worst_gpu_and_a_profile_can_be_attached(tmp
         attach_profile(alerting.book, json.dumps(body | {"profile": " "}).encode(), 5.0)
 
 
-def test_what_a_mend_brought_is_measured_once_a_day_and_shown(tmp_path: Path) -> None:
+def test_what_a_fix_brought_is_measured_once_a_day_and_shown(tmp_path: Path) -> None:
     asked, hour = Asked(), iter(range(0, 24 * 3600 * 1000, 6 * 3600))
     asked.findings = [FINDING | {"where": {"host": "n1"}}]
     alerting = Alerting(AlertBook(tmp_path / "a.sqlite"), [], asked, ServiceLog("json", io.StringIO()), clock=lambda: float(next(hour)))
@@ -106,12 +106,12 @@ def test_what_a_mend_brought_is_measured_once_a_day_and_shown(tmp_path: Path) ->
     asked.findings = []
     for _ in range(3):
         alerting.turn()  # over at 42 h; seen since 0 h, so it lasted from 0 h, or before, to 18 h
-    assert alerts_document(alerting.book, 0.0)["alerts"][0]["mend"] is None
+    assert alerts_document(alerting.book, 0.0)["alerts"][0]["fix"] is None
     for _ in range(6):
         alerting.turn()  # up to 78 h
     before = ("1970-01-01T00:00:00Z", "1970-01-01T18:00:00Z", ("n1",))
     assert asked.windows == [before, ("1970-01-02T18:00:00Z", "1970-01-03T12:00:00Z", ("n1",))]
-    assert alerts_document(alerting.book, 0.0)["alerts"][0]["mend"]["gpu_hours_a_week"] == pytest.approx(134.4)
+    assert alerts_document(alerting.book, 0.0)["alerts"][0]["fix"]["gpu_hours_a_week"] == pytest.approx(134.4)
     assert "+134 ± 0, host n1: OFU 20 % → 30 %" in text(alerts_view(alerting.book, 0.0), whole=True, width=300)
 
 

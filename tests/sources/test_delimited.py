@@ -197,7 +197,7 @@ def test_a_ratio_column_that_turns_out_percent_is_percent_when_idle_too(tmp_path
     idle = "".join(f"{1700000000 + s},0,0.9\n" for s in (*range(-40, 0), *range(40, 80)))
     with opened([str(write(tmp_path, "time,gpu,tensor_active\n" + idle + busy))]) as taken:
         found = taken.samples.select("tensor_active", "flags").to_pyarrow().to_pylist()
-        assert taken.problems.mended == {"readings under the name of a ratio are percent; settled by exporter and host": 120}
+        assert taken.problems.repaired == {"readings under the name of a ratio are percent; settled by exporter and host": 120}
     assert {round(row["tensor_active"], 4) for row in found} == {0.58, 0.009}
     assert all(row["flags"] & Flag.UNIT_GUESSED for row in found)
 

@@ -250,7 +250,7 @@ def test_where_a_file_is_cut_into_chunks_makes_no_difference(tmp_path_factory, n
     _, start = opening(source, "traceEvents")
     array = Array(source, events_of, usable, start, chunk=size)
     read = [event.name for chunk in array for event in chunk.elements]
-    assert (read, array.count, array.cut, array.dropped, array.mended) == (names, len(names), "", 0, 0)
+    assert (read, array.count, array.cut, array.dropped, array.repaired) == (names, len(names), "", 0, 0)
     assert msgspec.json.decode(b"{" + array.remainder().strip().removeprefix(b","))["more"] == [{"id": 1}, {"id": 2}]
 
 

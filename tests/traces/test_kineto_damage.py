@@ -76,7 +76,7 @@ def test_an_event_with_damage_that_can_be_put_right_is_used(what, tmp_path):
     assert data != WHOLE.encode()
     rows, recording, problems = reading(saved(tmp_path, data))
     assert names(rows) == [f"gemm {n}" if n != 5 else name for n in range(COUNT)]
-    assert problems.mended == {"events that were not valid JSON, put right": 1}
+    assert problems.repaired == {"events that were not valid JSON, put right": 1}
     assert not problems.dropped
     assert not recording.cut
     with pytest.raises(UllageError, match=r"not valid JSON at event 6 \(byte"):
@@ -145,4 +145,4 @@ def test_numbers_beyond_all_bounds_are_not_known(tmp_path):
 
 def test_salvage_keeps_the_elements_as_they_stand():
     found = salvage(b'[{"ph":1} , {"ph":2}', lambda text: text)
-    assert (found.elements, found.rest, found.cut, found.mended, found.dropped) == ([b'{"ph":1}', b'{"ph":2}'], None, False, 0, 0)
+    assert (found.elements, found.rest, found.cut, found.repaired, found.dropped) == ([b'{"ph":1}', b'{"ph":2}'], None, False, 0, 0)

@@ -172,7 +172,7 @@ def test_a_range_that_was_never_closed_ends_with_the_last_one(tmp_path: Path) ->
     capture, problems = read(path)
     opened = capture.host.where(capture.host.name == capture.words.index("open"))
     assert (opened.start.tolist(), opened.end.tolist()) == ([EPOCH + 200], [EPOCH + 1700])
-    assert problems.mended.total() == 1
+    assert problems.repaired.total() == 1
 
 
 def test_a_range_may_end_on_another_thread(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_useful_time_is_the_running_state_and_calls_have_their_names(tmp_path: P
     assert hosts(run) == [(60, 0, 30), (95, 0, 5)]
     assert set(words) == {"MPI_Allreduce", "MPI_Finalize", "Not created", "I/O"}
     assert [p.rank for p in run.processes] == [0, 1]
-    assert problems.mended == {"calls without an end, taken to last to the end of the trace": 1}  # MPI_Finalize
+    assert problems.repaired == {"calls without an end, taken to last to the end of the trace": 1}  # MPI_Finalize
     assert recording.cut == ""
 
 

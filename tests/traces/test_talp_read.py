@@ -154,7 +154,7 @@ def test_serialisation_that_repeats_scheduling_is_taken_from_the_processes(tmp_p
     assert found.host is not None
     assert found.host.openmp_serialisation_time == 60
     assert found.host.max_busy_time == 98  # (300 + 10 + 20 + 60) / 4, rounded up
-    assert problems.mended.total() == 1
+    assert problems.repaired.total() == 1
 
 
 def test_counters_that_overflowed_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_regions_never_entered_are_left_out_and_nan_is_not_known(tmp_path: Path)
     assert [r.name for r in regions] == ["Global"]
     assert regions[0].stated == {}
     assert problems.dropped == {"regions that were never entered": 1}
-    assert problems.mended.total() == 1
+    assert problems.repaired.total() == 1
 
 
 @pytest.mark.parametrize(

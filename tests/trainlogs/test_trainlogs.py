@@ -246,7 +246,7 @@ def test_lines_of_several_ranks_about_a_step_become_one(tmp_path):
     found = rows(tmp_path, text, problems)
     assert [(r["line"], r["step"], r["mfu"]) for r in found] == [(1, 4, pytest.approx(0.31)), (2, 5, 0.31), (5, 6, 0.30)]
     assert found[0]["tokens_per_second_per_gpu"] == 150 and milliseconds(found[0]) == T0 + 43_201_000
-    assert problems.mended.total() == 2
+    assert problems.repaired.total() == 2
 
 
 def test_a_step_that_a_restarted_job_does_again_is_a_row_of_its_own(tmp_path):

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from ullage.alerts.mend import MeasuredMend
+from ullage.alerts.measured_fix import MeasuredFix
 from ullage.alerts.problem import SURE_AT_ONCE, Problem
 from ullage.errors import NoSuchNameError, UllageError, harmless
 
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL, outlet TEXT NOT NULL,
     problem BLOB NOT NULL, sent REAL, tries INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE IF NOT EXISTS mends (key TEXT PRIMARY KEY, mend BLOB NOT NULL, measured REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS fixes (key TEXT PRIMARY KEY, fix BLOB NOT NULL, measured REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS profiles (
     key TEXT NOT NULL, place TEXT NOT NULL, by TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL, PRIMARY KEY (key, place)
 );
@@ -117,7 +117,7 @@ class AlertBook:
                 self._not_seen(connection, key, now, outlets)
             self._tell(connection, now, outlets)
             connection.execute("DELETE FROM alerts WHERE state = 'resolved' AND resolved < ?", (now - KEPT_S,))
-            connection.execute("DELETE FROM mends WHERE key NOT IN (SELECT key FROM alerts WHERE state = 'resolved')")
+            connection.execute("DELETE FROM fixes WHERE key NOT IN (SELECT key FROM alerts WHERE state = 'resolved')")
             connection.execute("DELETE FROM profiles WHERE key NOT IN (SELECT key FROM alerts)")
             connection.execute("DELETE FROM silences WHERE until < ?", (now,))
             connection.execute("DELETE FROM notices WHERE (sent IS NOT NULL OR tries >= ?) AND at < ?", (MOST_TRIES, now - KEPT_S))
@@ -175,16 +175,16 @@ class AlertBook:
                 found.setdefault(row[0], []).append(TakenProfile(*row))
         return found
 
-    def keep_mend(self, key: str, mend: MeasuredMend, now: float) -> None:
-        """Keep what the mend of a problem brought, in place of what was measured before."""
+    def keep_fix(self, key: str, fix: MeasuredFix, now: float) -> None:
+        """Keep what the fix of a problem brought, in place of what was measured before."""
         with self._open() as connection:
-            connection.execute("INSERT OR REPLACE INTO mends VALUES (?, ?, ?)", (key, msgspec.json.encode(mend), now))
+            connection.execute("INSERT OR REPLACE INTO fixes VALUES (?, ?, ?)", (key, msgspec.json.encode(fix), now))
 
-    def mends(self) -> dict[str, tuple[MeasuredMend, float]]:
-        """Return what mends brought, and when that was measured (s), by the alert's key."""
+    def fixes(self) -> dict[str, tuple[MeasuredFix, float]]:
+        """Return what fixes brought, and when that was measured (s), by the alert's key."""
         with self._open() as connection:
-            rows = connection.execute("SELECT key, mend, measured FROM mends").fetchall()
-        return {key: (msgspec.json.decode(mend, type=MeasuredMend), measured) for key, mend, measured in rows}
+            rows = connection.execute("SELECT key, fix, measured FROM fixes").fetchall()
+        return {key: (msgspec.json.decode(fix, type=MeasuredFix), measured) for key, fix, measured in rows}
 
     def waiting(self, outlet: str) -> list[Notice]:
         """Return what is still to be said to an outlet, the oldest first."""

@@ -116,7 +116,7 @@ class Book:
             if now != then:
                 raise UllageError(f"{self.path} was begun with {name} {then}, now it is {now}", "name another file with --record")
         self.done = {one.gemm for one in before.observations}
-        _mend(self.path)
+        _repair(self.path)
 
     def add(self, observation: Observation) -> None:
         """Append what was seen of one product."""
@@ -132,7 +132,7 @@ def _append(path: Path, data: Mapping[str, Any]) -> None:
         raise UllageError(f"{path} can't be written ({error})", "name another file with --record") from error
 
 
-def _mend(path: Path) -> None:
+def _repair(path: Path) -> None:
     """Cut off a last line that was not written whole."""
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1

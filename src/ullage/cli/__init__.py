@@ -127,7 +127,7 @@ def main() -> None:
         _tell(f"{error.filename or 'the answer'} can't be read or written: {error.strerror}")
 
 
-# What the machine refuses and its owner can mend; any other error of the operating system is a bug of ours.
+# What the machine refuses and its owner can repair; any other error of the operating system is a bug of ours.
 _REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG),

@@ -44,7 +44,10 @@ def _pipeline(folder: Path) -> Config:
     index = _object(folder / "model_index.json")
     for word in index:
         if "/" in word or "\\" in word or word in (".", ".."):
-            raise UllageError(f"{folder / 'model_index.json'} names the component '{harmless(word, 80)}', outside its folder", "mend it")
+            raise UllageError(
+                f"{folder / 'model_index.json'} names the component '{harmless(word, 80)}', outside its folder",
+                "name a component of that folder",
+            )
     component = next((name for name in DENOISERS if _names_class(index.get(name))), None)
     if component is None:
         listed = ", ".join(harmless(k, 40) for k in index if not k.startswith("_")) or "nothing"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ullage.alerts.book import Alert, AlertBook, Notice, Silence, TakenProfile
-from ullage.alerts.mend import DAY_S, LONGEST_S, MeasuredMend, mend_of, place_of_mend, windows_of_mend
+from ullage.alerts.measured_fix import DAY_S, LONGEST_S, MeasuredFix, measured_fix, place_of_fix, windows_of_fix
 from ullage.alerts.outlets import (
     alertmanager_body,
     deliver,
@@ -116,7 +116,7 @@ class Alerting:
     ) -> None:
         self.every, self.turns = every, 0
         self._devices: dict[str, list[Mapping[str, Any]]] = {}
-        self._tried: dict[str, float] = {}  # when a mend was looked at, by the alert's key
+        self._tried: dict[str, float] = {}  # when a fix was looked at, by the alert's key
         self.book, self.outlets, self._ask, self._log, self._clock = book, outlets, ask, log, clock
 
     def turn(self) -> None:
@@ -134,7 +134,7 @@ class Alerting:
             return
         now = self._clock()
         self.book.look(problems, now, [outlet.name for outlet in self.outlets if outlet.send is not None])
-        self._measure_mends(now)
+        self._measure_fixes(now)
         for outlet in self.outlets:
             for failure in self._send_to(outlet, now):
                 self._log("alert not sent", {"outlet": outlet.name, "problem": failure})
@@ -151,15 +151,15 @@ class Alerting:
             devices = self._devices.get(_job_of(one), []) if wanted else []
             yield msgspec.structs.replace(one, profile=profile_request(one.kind, one.where, devices)) if wanted else one
 
-    def _measure_mends(self, now: float) -> None:
-        """Measure what mends of the last week brought, one a look, each once a day."""
-        measured, over = self.book.mends(), self.book.alerts("resolved")
+    def _measure_fixes(self, now: float) -> None:
+        """Measure what fixes of the last week brought, one a look, each once a day."""
+        measured, over = self.book.fixes(), self.book.alerts("resolved")
         self._tried = {one.problem.key: self._tried[one.problem.key] for one in over if one.problem.key in self._tried}
         for alert in over:
             key, resolved = alert.problem.key, alert.resolved or now
             last = max(measured[key][1] if key in measured else 0.0, self._tried.get(key, 0.0))
-            words = place_of_mend(alert.problem)
-            windows = windows_of_mend(alert.opened or alert.first_seen, resolved, now)
+            words = place_of_fix(alert.problem)
+            windows = windows_of_fix(alert.opened or alert.first_seen, resolved, now)
             if words is None or windows is None or now - last < DAY_S or last >= resolved + LONGEST_S:
                 continue
             self._tried[key] = now
@@ -169,11 +169,11 @@ class Alerting:
                     for start, end in windows
                 )
             except UllageError as error:
-                self._log("no look at a mend", {"key": key, "problem": error.problem})
+                self._log("no look at a fix", {"key": key, "problem": error.problem})
                 return
-            mend = mend_of(_in_words(words), before, after)
-            if mend is not None:
-                self.book.keep_mend(key, mend, now)
+            fix = measured_fix(_in_words(words), before, after)
+            if fix is not None:
+                self.book.keep_fix(key, fix, now)
             return
 
     def _devices_of(self, job: str) -> list[Mapping[str, Any]]:
@@ -260,8 +260,8 @@ def alerts_document(book: AlertBook, now: float) -> dict[str, Any]:
     """Return all alerts and the silences that hold, as plain data."""
     silences = book.silences(now)
     shown = [{**vars(one), "until": _iso(one.until)} for one in silences]
-    profiles, mends = book.profiles(), book.mends()
-    alerts = [_alert_record(one, silences, profiles.get(one.problem.key, ()), mends.get(one.problem.key)) for one in book.alerts()]
+    profiles, fixes = book.profiles(), book.fixes()
+    alerts = [_alert_record(one, silences, profiles.get(one.problem.key, ()), fixes.get(one.problem.key)) for one in book.alerts()]
     return {"alerts": alerts, "silences": shown}
 
 
@@ -276,7 +276,7 @@ def _is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
 
 
 def _alert_record(
-    alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile], mend: tuple[MeasuredMend, float] | None
+    alert: Alert, silences: Sequence[Silence], profiles: Sequence[TakenProfile], fix: tuple[MeasuredFix, float] | None
 ) -> dict[str, Any]:
     times = {name: _iso(getattr(alert, name)) for name in ("first_seen", "last_seen", "opened", "resolved")}
     problem: dict[str, Any] = msgspec.to_builtins(alert.problem)
@@ -288,13 +288,13 @@ def _alert_record(
         "note": alert.note or None,
         "silenced": _is_silenced(alert, silences),
         "profiles": [{"profile": one.place, "by": one.by, "at": _iso(one.at), "note": one.note, "next": _reading(one)} for one in profiles],
-        "mend": None if mend is None else msgspec.to_builtins(mend[0]),
+        "fix": None if fix is None else msgspec.to_builtins(fix[0]),
         **problem,
     }
 
 
 def _in_words(words: Mapping[str, Any]) -> str:
-    """Return of which GPUs a mend is measured."""
+    """Return of which GPUs a fix is measured."""
     said = [value if name == "where" else f"{name} {value[0]}" for name, value in words.items()]
     return said[0] if said else "the fleet"
 
@@ -311,7 +311,7 @@ def _iso(at: float | None) -> str | None:
 def alerts_view(book: AlertBook, now: float) -> View:
     """Return what a page says of alerts: what is open first, with what to do, then what is over."""
     alerts, silences, profiles = book.alerts("open", "resolved"), book.silences(now), book.profiles()
-    mends = book.mends()
+    fixes = book.fixes()
     open_ones, over = [one for one in alerts if one.state == "open"], [one for one in alerts if one.state == "resolved"]
     lost = sum(one.problem.gpu_hours for one in open_ones)
     strong = counted(len(open_ones), "alert") if open_ones else "no alert"
@@ -326,7 +326,7 @@ def alerts_view(book: AlertBook, now: float) -> View:
             [ItemList([_item(one, silences, profiles.get(one.problem.key, ())) for one in open_ones], ranked=True)] if open_ones else [],
             _HOW,
         ),
-        Section("over", "Over", [Table("over", past, [_row(one, mends.get(one.problem.key)) for one in over])] if over else []),
+        Section("over", "Over", [Table("over", past, [_row(one, fixes.get(one.problem.key)) for one in over])] if over else []),
         Section("silences", "Silences", [Table("silences", quiet, [*map(_silence_row, silences)])] if silences else []),
     ]
     return View(kind="alerts", subject="Alerts", headline=Headline(strong, rest), sections=[one for one in sections if one.parts])
@@ -357,16 +357,16 @@ def _since(alert: Alert) -> str:
     return said[:16].replace("T", " ") if said else moment(round(alert.first_seen * 1000))
 
 
-def _row(alert: Alert, mend: tuple[MeasuredMend, float] | None) -> list[Any]:
+def _row(alert: Alert, fix: tuple[MeasuredFix, float] | None) -> list[Any]:
     over = moment(round((alert.resolved or alert.last_seen) * 1000))
-    return [alert.problem.summary, _since(alert), over, alert.problem.owner, alert.problem.gpu_hours, _won(mend)]
+    return [alert.problem.summary, _since(alert), over, alert.problem.owner, alert.problem.gpu_hours, _won(fix)]
 
 
-def _won(mend: tuple[MeasuredMend, float] | None) -> str | None:
-    """Return what a mend brought, with its error, and of which GPUs; None where that is not known (yet)."""
-    if mend is None:
+def _won(fix: tuple[MeasuredFix, float] | None) -> str | None:
+    """Return what a fix brought, with its error, and of which GPUs; None where that is not known (yet)."""
+    if fix is None:
         return None
-    found = mend[0]
+    found = fix[0]
     won = f"{found.gpu_hours_a_week:+,.3g} ± {found.error:,.2g}{'' if found.certain else ' (no more than its error)'}"
     return harmless(f"{won}, {found.of}: OFU {percent(found.ofu_before)} → {percent(found.ofu_after)}", 200)
 

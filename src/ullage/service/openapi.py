@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import ullage
-from ullage.alerts.mend import MeasuredMend
+from ullage.alerts.measured_fix import MeasuredFix
 from ullage.alerts.problem import Problem
 from ullage.asking.remote import field_schema
 from ullage.render.documents import schema
@@ -135,7 +135,7 @@ def _posted(name: str, summary: str, kind: type, kept: str, wrong: dict[str, str
 
 
 _WORD, _TIME = {"type": ["string", "null"]}, {"type": ["string", "null"], "description": "ISO 8601, UTC"}
-_PARTS_OF_PROBLEM = msgspec.json.schema_components([Problem, MeasuredMend], ref_template="#/components/schemas/{name}")[1]
+_PARTS_OF_PROBLEM = msgspec.json.schema_components([Problem, MeasuredFix], ref_template="#/components/schemas/{name}")[1]
 _ALERTS = {
     "type": "object",
     "required": ["alerts", "silences"],
@@ -151,7 +151,7 @@ _ALERTS = {
                     **dict.fromkeys(("first_seen", "last_seen", "opened", "resolved"), _TIME),
                     **dict.fromkeys(("acknowledged_by", "note"), _WORD),
                     "silenced": {"type": "boolean"},
-                    "mend": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/MeasuredMend"}]},
+                    "fix": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/MeasuredFix"}]},
                     "profiles": {
                         "type": "array",
                         "items": {

@@ -132,10 +132,10 @@ def _check(file: File, array: Array[_Event], count: int, recording: Recording, o
         recording.cut = f"{file.name} {array.cut}"
     elif count >= MOST_EVENTS:
         recording.cut = f"{file.name} holds {count:,} events; the trace viewer writes no more than {MOST_EVENTS:,}, the rest is missing"
-    if options.strict and (recording.cut or array.dropped or array.mended):
+    if options.strict and (recording.cut or array.dropped or array.repaired):
         raise UllageError(recording.cut or f"{file.name} is not valid JSON at {array.damage}", "without --strict the rest of it is read")
     problems.drop("events that are not valid JSON", array.dropped, f"{file.name}, {array.damage}")
-    problems.mend("events that were not valid JSON, put right", array.mended, f"{file.name}, {array.damage}")
+    problems.repair("events that were not valid JSON, put right", array.repaired, f"{file.name}, {array.damage}")
 
 
 def _usable(text: bytes) -> bytes | None:

@@ -86,7 +86,7 @@ def read(file: File, recording: Recording, options: TraceOptions, problems: Prob
         yield from batches(_rows(file, whole, archive, options), recording, problems)
     problems.drop("ends of regions that never began", archive.loose, file.name)
     unended = sum(len(lane.open) for lane in archive.lanes.values())
-    problems.mend("regions without an end, taken to last until the archive's last event", unended, file.name)
+    problems.repair("regions without an end, taken to last until the archive's last event", unended, file.name)
 
 
 def _described(whole: Any, recording: Recording) -> _Archive:

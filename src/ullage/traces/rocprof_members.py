@@ -77,7 +77,7 @@ class Members(Generic[T]):
             for chunk in array:
                 yield name, chunk.elements
             self.after = array.after
-            if array.cut or array.dropped or array.mended:
+            if array.cut or array.dropped or array.repaired:
                 self.damage = array.cut or f"damaged at {array.damage}"
 
     def _filled(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:

@@ -70,5 +70,5 @@ def one_a_step(steps: Iterable[LoggedStep], problems: Problems) -> Iterator[Logg
 
 
 def _closed(copies: _Copies, problems: Problems) -> LoggedStep:
-    problems.mend("further lines about a step (other ranks, other trainers' layers), joined to its first", copies.lines - 1)
+    problems.repair("further lines about a step (other ranks, other trainers' layers), joined to its first", copies.lines - 1)
     return copies.step()

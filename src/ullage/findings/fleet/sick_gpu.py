@@ -63,7 +63,7 @@ def _finding(one: SickGpu) -> Finding:
 
 def _advice(one: SickGpu, *, failed: bool) -> str:
     if failed or REPLACE_XIDS & set(one.xids):
-        return "take it out of service and have it replaced: its memory can't be mended any more"
+        return "take it out of service and have it replaced: its memory can't be repaired any more"
     if LOST_XIDS & set(one.xids):
         return "drain the host, reset the GPU or restart the host, and run dcgmi diag -r 3 before it gets another job"
     if not MEMORY_XIDS & set(one.xids) and not one.errors.keys() & {"ecc_uncorrected", "remapped_rows"}:

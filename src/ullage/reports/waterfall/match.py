@@ -1,4 +1,4 @@
-"""Whether a job's sources are of one job: the same time, the same GPUs, as many of them. What does not match is said, not mended."""
+"""Whether a job's sources are of one job: the same time, the same GPUs, as many of them. What does not match is said, not repaired."""
 
 from __future__ import annotations
 

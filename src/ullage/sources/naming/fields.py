@@ -56,7 +56,7 @@ def clean(alias: Alias, values: Floats, problems: Problems, where: str = "") -> 
     if impossible.any():
         values[impossible] = np.nan
     problems.drop("'no value' numbers of the exporter (sentinels)", int(np.count_nonzero(sentinel)), place)
-    problems.mend(
+    problems.repair(
         f"values of {alias.name} are not in {alias.unit} as the name says; unit settled by magnitude", int(np.count_nonzero(guessed)), where
     )
     problems.drop(f"impossible values of {alias.field}", int(np.count_nonzero(impossible)), place)

@@ -80,7 +80,7 @@ def _told(labels: Mapping[str, str], problems: Problems | None) -> dict[str, str
         if len(value) > LONGEST:
             value = value[:LONGEST]
             if problems is not None:
-                problems.mend(f"label values longer than {LONGEST:,} characters were cut", where=f"label {name}")
+                problems.repair(f"label values longer than {LONGEST:,} characters were cut", where=f"label {name}")
         told[name] = value
     return told
 

@@ -254,7 +254,7 @@ class ExpositionLines:
             return None
         named = who[_GPU] is not None
         if any(isinstance(value, str) and "\ufffd" in value for value in who):
-            self._problems.mend("label sets that are not UTF-8, their bad bytes replaced", where=where)
+            self._problems.repair("label sets that are not UTF-8, their bad bytes replaced", where=where)
         if not named:
             self._problems.drop("label sets that name no device", where=where)
         number = len(self._set_rows)

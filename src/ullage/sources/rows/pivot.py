@@ -186,7 +186,7 @@ def _encoded(words: list[str | int | None], kind: pa.DataType, order: pa.Array) 
 
 def batch(wide: Wide, devices: Identities, problems: Problems, where: str = "") -> pa.RecordBatch:
     """Return the rows as a `tables.SAMPLES` record batch, without those in which nothing is known and nothing flagged."""
-    problems.mend("copies of a reading (same device, same time) were counted once", wide.copies, where)
+    problems.repair("copies of a reading (same device, same time) were counted once", wide.copies, where)
     told = wide.flags != 0
     for values in wide.fields.values():
         told |= ~np.isnan(values)

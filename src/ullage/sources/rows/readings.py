@@ -145,7 +145,7 @@ class Readings:
             self._problems.drop("series that name no device", where=f"{self._where} {labels.get('__name__', '')}".strip())
             return -1
         if any(isinstance(value, str) and "\ufffd" in value for value in who.values()):
-            self._problems.mend("label sets that are not UTF-8, their bad bytes replaced", where=self._where)
+            self._problems.repair("label sets that are not UTF-8, their bad bytes replaced", where=self._where)
         return self._devices.code(who)
 
 

@@ -73,14 +73,14 @@ class ArrayChunk(Generic[T]):
 class Array(Generic[T]):
     """Reads the elements of an array of which `start` is what was read of it already. `decode` turns an array's text into them.
 
-    After the last chunk: `count` elements were given out, `mended` of them put right, `dropped` could not be read (`damage` says
+    After the last chunk: `count` elements were given out, `repaired` of them put right, `dropped` could not be read (`damage` says
     where the first of either was), `after` is what follows the array, and `cut` says where it ends early, "" when it is closed.
     """
 
     def __init__(
         self, source: JsonSource, decode: Callable[[bytes | memoryview], list[T]], fits: Fits, start: bytes, chunk: int = CHUNK
     ) -> None:
-        self.count, self.mended, self.dropped = 0, 0, 0
+        self.count, self.repaired, self.dropped = 0, 0, 0
         self.damage, self.cut, self.after = "", "", b""
         self._source, self._decode, self._fits, self._size = source, decode, fits, chunk
         self._rest: bytes | bytearray = start
@@ -163,7 +163,7 @@ class Array(Generic[T]):
         return ArrayChunk(self._decode(found.text), found.text)
 
     def _note(self, found: Salvaged, offset: int) -> None:
-        self.mended += found.mended
+        self.repaired += found.repaired
         self.dropped += found.dropped
         if found.first is not None and not self.damage:
             number, byte = found.first

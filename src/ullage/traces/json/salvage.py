@@ -39,7 +39,7 @@ class Salvaged:
     """
 
     elements: list[bytes] = field(default_factory=list)
-    mended: int = 0
+    repaired: int = 0
     dropped: int = 0
     rest: bytes | None = None
     cut: bool = False
@@ -50,16 +50,16 @@ class Salvaged:
         """The elements as one array."""
         return b"[" + b",".join(self.elements) + b"]"
 
-    def keep(self, element: bytes | None, fits: Fits, byte: int, mended: bool = False) -> None:
+    def keep(self, element: bytes | None, fits: Fits, byte: int, repaired: bool = False) -> None:
         """Take in the element that begins at a byte if it can be used, count it as left out if not."""
         usable = fits(element) if element is not None else None
-        if self.first is None and (mended or usable is not element or usable is None):
+        if self.first is None and (repaired or usable is not element or usable is None):
             self.first = len(self.elements) + self.dropped, byte
         if usable is None:
             self.dropped += 1
         else:
             self.elements.append(usable)
-            self.mended += mended or usable is not element
+            self.repaired += repaired or usable is not element
 
 
 def salvage(text: bytes, fits: Fits) -> Salvaged:
@@ -87,11 +87,11 @@ def _torn(text: bytes, fits: Fits, found: Salvaged) -> None:
         if _closes(fragment):
             found.rest = fragment.lstrip()[1:]
             return
-        element, rest, mend = _first(fragment)
+        element, rest, repair = _first(fragment)
         if element is None and between is None and rest.endswith(_TRUNCATED.encode()):
             found.cut = bool(fragment.strip())
             return
-        found.keep(element, fits, byte, mend or (element is not None and not _closes(rest) and bool(rest.strip(b" \t\r\n,"))))
+        found.keep(element, fits, byte, repair or (element is not None and not _closes(rest) and bool(rest.strip(b" \t\r\n,"))))
         if _closes(rest):
             found.rest = rest.lstrip()[1:]
             return

@@ -120,7 +120,7 @@ def _follow(after: bytes, metadata: Metadata) -> None:
 
 
 def _refuse(file: File, options: TraceOptions, array: Array[Event]) -> None:
-    if options.strict and (array.mended or array.dropped):
+    if options.strict and (array.repaired or array.dropped):
         raise UllageError(f"{file.name} is not valid JSON at {array.damage}", "without --strict the rest of it is read")
     if array.dropped > max(_DAMAGE, array.count):
         raise UllageError(
@@ -135,7 +135,7 @@ def _damage(file: File, options: TraceOptions, array: Array[Event], recording: R
         raise UllageError(f"{file.name} has metadata that is not valid JSON", "without --strict the rest of it is read")
     where = f"{file.name}, {array.damage}"
     problems.drop("events that are not valid JSON", array.dropped, where)
-    problems.mend("events that were not valid JSON, put right", array.mended, where)
+    problems.repair("events that were not valid JSON, put right", array.repaired, where)
     problems.drop("parts of the metadata that are not valid JSON", int(not metadata.whole), file.name)
     if recording.cut:
         problems.note(f"{recording.cut}; what comes before is used")

@@ -112,9 +112,9 @@ def rank_in(file_name: str) -> int | None:
 
 
 def _object(text: bytes) -> dict[str, msgspec.Raw] | None:
-    for mend in (None, lambda t: re.sub(rb"[\x00-\x1f]", b" ", t), valid_letters, whole_surrogates):
+    for repair in (None, lambda t: re.sub(rb"[\x00-\x1f]", b" ", t), valid_letters, whole_surrogates):
         try:
-            return _OBJECT.decode(mend(text) if mend else text)
+            return _OBJECT.decode(repair(text) if repair else text)
         except ERRORS:
             continue
     return None

@@ -79,7 +79,7 @@ def read_region(task: tuple[FileRegion, bool]) -> Shared | None:
         after = array.remainder()
     finally:
         source.close()
-    whole = not array.cut and not array.mended and not array.dropped
+    whole = not array.cut and not array.repaired and not array.dropped
     return Shared(columns, after) if whole and (region.last or not after.strip()) else None
 
 

@@ -135,5 +135,5 @@ def _closed(reading: NsysReading, seen: Nvtx) -> Iterator[pa.RecordBatch]:
         end = np.full(len(start), seen.last, np.int64)
         rows = {"start": start, "end": end, "globalTid": who}
         good = reading.believed(rows, "NVTX ranges")
-        reading.problems.mend("NVTX ranges that were never closed end with the last one", int(good.sum()), reading.place)
+        reading.problems.repair("NVTX ranges that were never closed end with the last one", int(good.sum()), reading.place)
         yield from _regions(reading, taken(rows, good), names.where(good))

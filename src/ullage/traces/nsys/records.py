@@ -133,7 +133,7 @@ class RecordColumns:
             values >>= 8 * (size - np.minimum(_sizes(types), size))
         elif sizes < size:
             values >>= 8 * (size - sizes)
-        return values if 1 <= low <= high <= 6 else self._mend(values, types, column)
+        return values if 1 <= low <= high <= 6 else self._repair(values, types, column)
 
     def _taken(self, column: int, size: int) -> Numbers:
         """Return big-endian signed numbers of `size` bytes that begin where the column's values do."""
@@ -145,7 +145,7 @@ class RecordColumns:
     def _places(self, column: int) -> Numbers:
         return self._begin + self._ahead[column] if column in self._ahead else self._at[column]
 
-    def _mend(self, values: Numbers, types: npt.NDArray[np.integer], column: int) -> Numbers:
+    def _repair(self, values: Numbers, types: npt.NDArray[np.integer], column: int) -> Numbers:
         values = np.where(types == 9, 1, np.where(types == 8, 0, values))
         real = types == 7
         if real.any():

@@ -131,7 +131,7 @@ def batches(found: Lanes, mpi: Stretches, placed: ParaverLanes, called: ParaverN
     host = placed.device[found.events[:, 0]] < 0
     on_host, on_device = found.events[host], found.events[~host]
     api, open_api = stretches(on_host, API, found.end)
-    problems.mend(UNENDED, open_api)
+    problems.repair(UNENDED, open_api)
     words = _Words(called)
     yield from _batches(_mpi(mpi, placed, words))
     yield from _batches(_api(api, on_host, placed, words))
@@ -228,7 +228,7 @@ def _device(found: Lanes, events: Numbers, placed: ParaverLanes, called: Paraver
     states = found.states[(placed.device[found.states[:, 0]] >= 0) & np.isin(found.states[:, 3], [RUNNING, TRANSFER])]
     silent = ~np.isin(events[:, 0], states[:, 0])
     ran, unended = stretches(events[silent], [KERNELS, NCCL, COPIES], found.end)
-    problems.mend("device operations without an end, taken to last to the end of the trace", unended)
+    problems.repair("device operations without an end, taken to last to the end of the trace", unended)
     kind, value = values_at(events, [*_kernel_names(called), COPIES], states[:, 0], states[:, 1])
     moves = np.concatenate((states[:, 3] == TRANSFER, ran.kind == COPIES))
     name = words.values(np.concatenate((kind, ran.kind)), np.concatenate((value, ran.value)))

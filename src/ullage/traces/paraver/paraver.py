@@ -58,7 +58,7 @@ def read(file: File, recording: Recording, options: TraceOptions, problems: Prob
     if len(off):
         seconds = int((off[:, 2] - off[:, 1]).sum()) / 1e9
         problems.note(f"tracing was switched off for {seconds:.3g} s, summed over threads; that time counts as not useful")
-    problems.mend(UNENDED, unended)
+    problems.repair(UNENDED, unended)
     yield from batches(found, calls, placed, called, problems)
 
 

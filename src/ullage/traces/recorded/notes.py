@@ -166,7 +166,7 @@ def losses(reading: RecordingReading) -> None:
     for kind, count in sorted(reading.unknown.items()):
         problems.drop(f"records of kind {kind}, which no header of this release has", count, reading.place)
     problems.drop("records that the recorder had no room for", _count(end, "lost"), reading.place)
-    problems.mend("calls and regions that count as the region around them, as there were too many", _count(end, "folded"), reading.place)
+    problems.repair("calls and regions that count as the region around them, as there were too many", _count(end, "folded"), reading.place)
     problems.drop("bytes that could not be written to the recording", _count(end, "lost_bytes"), reading.place)
     reading.recording.untimed += _count(end, "lost_bytes") > 0
     problems.drop("chunks without sense", told.nonsense, reading.place)

@@ -92,5 +92,5 @@ def unended(reading: RecordingReading, last: int) -> Iterator[pa.RecordBatch]:
         table = list(dict.fromkeys(name for _, _, name in found))
         codes = np.array([table.index(name) if name else -1 for _, _, name in found], np.int32)
         start, thread = (np.array(values, np.int64) for values in list(zip(*found, strict=True))[:2])
-        reading.problems.mend("regions that never ended end with the recording", len(found), reading.place)
+        reading.problems.repair("regions that never ended end with the recording", len(found), reading.place)
         yield reading.intervals(start, np.full(len(start), last), kind="region", name=NsysWords(codes, table), thread=thread)

@@ -64,7 +64,7 @@ def read(file: File, recording: Recording, options: TraceOptions, problems: Prob
             options.progress(f"{reading.rows:,} rows")
     yield from rings.appended(reading, left)
     hung = sum(not name.startswith(OPENMP) for _, name in reading.waiting.values())
-    reading.problems.mend("calls of MPI that never ended end where they were last seen", hung, reading.place)
+    reading.problems.repair("calls of MPI that never ended end where they were last seen", hung, reading.place)
     yield from still_waiting(reading)
     life = reading.life()
     yield from openmp_not_there(reading, life)

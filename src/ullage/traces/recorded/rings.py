@@ -63,7 +63,7 @@ def appended(reading: RecordingReading, found: Left | None) -> Iterator[pa.Recor
     yield from of_host(reading, found.records)
     summed = left_of_sums(reading.told, found.sums)
     yield from of_host(reading, summed)
-    reading.problems.mend("records read from the rings of processes that ended without closing", len(found.records), reading.place)
+    reading.problems.repair("records read from the rings of processes that ended without closing", len(found.records), reading.place)
     records = np.concatenate([found.records, summed])
     times = reading.clock.host(np.maximum(records["start"], records["end"]))
     times = times[reading.clock.moment(times)]

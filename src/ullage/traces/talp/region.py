@@ -101,7 +101,7 @@ def _openmp(name: str, given: Mapping[str, float], processes: list[ProcessTimes]
     stated = tuple(round(given.get(key, 0)) for key in _OPENMP)
     own = (sum(p.imbalance for p in processes), sum(p.scheduling for p in processes), sum(p.serialisation for p in processes))
     if processes and own != stated:
-        problems.mend("regions whose OpenMP times TALP added up wrongly, taken from its processes", where=name)
+        problems.repair("regions whose OpenMP times TALP added up wrongly, taken from its processes", where=name)
         return own
     if stated[1] and stated[1] == stated[2]:
         problems.note(f"{harmless(name)}: TALP gives one time for OpenMP's scheduling and serialisation, as 3.5 alpha does by mistake")

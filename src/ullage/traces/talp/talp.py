@@ -77,8 +77,8 @@ def _loaded(file: File, limit: int, problems: Problems) -> dict[str, Any]:
     text = raw.decode("utf-8", "replace")
     if _CSV.match(raw):
         return {"Application": _rows(text)}
-    text, mended = _NO_NUMBER.subn(r"\1null", text)
-    problems.mend("values that are not numbers (nan, inf), taken as not known", mended, where=file.name)
+    text, repaired = _NO_NUMBER.subn(r"\1null", text)
+    problems.repair("values that are not numbers (nan, inf), taken as not known", repaired, where=file.name)
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:

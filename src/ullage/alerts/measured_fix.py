@@ -1,4 +1,4 @@
-"""What a mend brought: how much fuller GPUs are after a problem was over than while it lasted, in GPU-hours a week, with its error."""
+"""What a fix brought: how much fuller GPUs are after a problem was over than while it lasted, in GPU-hours a week, with its error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONGEST_S = 7 * DAY_S  # before and after that are compared
 ZONE_S = DAY_S  # before the end of a problem: a finding is of the last 24 hours, and lasts that much longer than its cause
 
 
-class MeasuredMend(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredFix(msgspec.Struct, frozen=True, kw_only=True):
     """GPU-hours at the peak that are won a week (lost where negative), and by how much that may be wrong (95 %).
 
     `of` says of which GPUs, `ofu_before` and `ofu_after` are means over `hours_before` and `hours_after` that were seen. What changed by
-    itself in that time is part of it: another job on the same GPUs is no mend.
+    itself in that time is part of it: another job on the same GPUs is no fix.
     """
 
     of: str
@@ -40,10 +40,10 @@ class MeasuredMend(msgspec.Struct, frozen=True, kw_only=True):
         return abs(self.gpu_hours_a_week) > self.error
 
 
-def place_of_mend(problem: Problem) -> dict[str, Any] | None:
+def place_of_fix(problem: Problem) -> dict[str, Any] | None:
     """Return the words by which the report of a fleet looks at the GPUs of a problem; None where it can't.
 
-    A job is over one day, and what was mended in it serves the next: of it all jobs of its user count.
+    A job is over one day, and what was fixed in it serves the next: of it all jobs of its user count.
     """
     where = problem.where
     if "gpu" in where:
@@ -57,7 +57,7 @@ def place_of_mend(problem: Problem) -> dict[str, Any] | None:
     return None if where else {}
 
 
-def windows_of_mend(opened: float, resolved: float, now: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
+def windows_of_fix(opened: float, resolved: float, now: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Return the times (s) that are compared, while a problem lasted and since it was over; None where one is too short yet."""
     least = LEAST_BLOCKS * BLOCK_H * 3600.0
     ended = resolved - ZONE_S
@@ -66,8 +66,8 @@ def windows_of_mend(opened: float, resolved: float, now: float) -> tuple[tuple[f
     return (before, after) if before[1] - before[0] >= least and after[1] - after[0] >= least else None
 
 
-def mend_of(of: str, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> MeasuredMend | None:
-    """Return what a mend brought by the hours before and after it (rows of a fleet's report by hour); None where they are too few.
+def measured_fix(of: str, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> MeasuredFix | None:
+    """Return what a fix brought by the hours before and after it (rows of a fleet's report by hour); None where they are too few.
 
     What is won is the difference of the mean OFUs times the GPU-hours a week of the hours after. The error is that of both means, by how
     much blocks of six hours differ among themselves.
@@ -79,7 +79,7 @@ def mend_of(of: str, before: Sequence[Mapping[str, Any]], after: Sequence[Mappin
     seen = [sum(1 for row in rows if _known(row)) for rows in (before, after)]
     weekly = sum(hours for _, hours in sides[1]) / seen[1] * HOURS_A_WEEK
     quantile = _student(len(sides[0]) + len(sides[1]) - 2)
-    return MeasuredMend(
+    return MeasuredFix(
         of=of,
         gpu_hours_a_week=(mean_after - mean_before) * weekly,
         error=quantile * sqrt(error_before**2 + error_after**2) * weekly,
