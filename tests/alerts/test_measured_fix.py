@@ -11,7 +11,7 @@ import pytest
 
 from tests.alerts.test_book import problem
 from ullage.alerts.book import AlertBook
-from ullage.alerts.measured_fix import DAY_S, MeasuredFix, measured_fix, place_of_fix, windows_of_fix
+from ullage.alerts.measured_fix import DAY_S, MeasuredFix, measured_fix, windows_of_fix
 
 DAY = 86_400.0
 
@@ -88,16 +88,6 @@ def test_its_error_holds_the_truth_as_often_as_it_says(memory: float, least: flo
 @pytest.mark.parametrize(("memory", "least", "most"), [(0.0, 0.93, 0.96), (0.7, 0.83, 0.88)])
 def test_its_error_holds_the_truth_over_thousands_of_seeds(memory: float, least: float, most: float) -> None:
     assert least <= fmean(covered(seed, memory) for seed in range(5000)) <= most
-
-
-def test_the_place_is_what_stays_when_a_job_is_over() -> None:
-    assert place_of_fix(problem(where={"job": "7", "host": "n1", "gpu": "GPU-1"})) == {"where": 'gpu="GPU-1"'}
-    assert place_of_fix(problem(where={"job": "7", "host": "n1"})) == {"host": ("n1",)}
-    assert place_of_fix(problem(where={"job": "7"}, owner="ann")) == {"user": ("ann",)}
-    for nobody in ("the operators of the hosts", "unknown"):
-        assert place_of_fix(problem(where={"job": "7"}, owner=nobody)) is None
-    assert place_of_fix(problem(where={})) == {}
-    assert place_of_fix(problem(where={"model": "H100"})) is None
 
 
 def test_the_day_in_which_a_finding_outlives_its_cause_is_left_out() -> None:

@@ -123,6 +123,13 @@ def test_conditions_choose_the_rows_that_a_slow_reading_chooses_and_read_back_as
             assert sorted(kept["row"].to_pylist()) == [number for number, fits in enumerate(due) if fits], str(condition)
 
 
+@pytest.mark.parametrize("value", ["a*b", "*", "o'brien", " ann", "a b", "not", "node[1]*", 'say "x"', "a=b"])
+def test_a_comparison_is_written_as_what_reads_back_the_same(value: str) -> None:
+    for globbing in {False, "*" in value and " " not in value}:
+        test = FieldTest("user", value, glob=globbing)
+        assert condition_of(str(test)) == test
+
+
 def test_what_a_comparison_means() -> None:
     assert condition_of("model=H100").fits("NVIDIA H100 80GB HBM3") and condition_of("model='h100 sxm'").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
     assert not condition_of("model=A100").fits("NVIDIA H100 80GB HBM3") and not condition_of("model=H").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]

@@ -12,9 +12,9 @@ import pytest
 from tests.command_line import ask
 from tests.service.running import Client, Heard, hour, service, small_store
 from ullage.errors import UllageError
-from ullage.service.access import read_roles
+from ullage.service.access import Access, read_roles
 from ullage.service.pages import PAGES
-from ullage.service.served import SERVED
+from ullage.service.served import SERVED, AskedQuestion
 from ullage.service.settings import ServiceSettings
 from ullage.store.store import Store
 
@@ -161,3 +161,16 @@ def test_an_empty_token_opens_no_door(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("ULLAGE_SERVE_TOKEN", " ")
     said = ask("config")
     assert said.code == 1 and "ULLAGE_SERVE_TOKEN is set, and holds no token" in said.err
+
+
+def test_an_address_of_the_service_is_known_with_and_without_brackets() -> None:
+    access = Access(hosts=("fd00::5", "ullage.example"))
+    assert access.names("[fd00::5]:80") and access.names("[fd00::5]") and access.names("Ullage.example:9748")
+    assert not access.names("[fd00::6]:80") and not access.names("ullage.example.org")
+
+
+def test_a_role_of_a_name_with_a_star_is_for_that_name_alone() -> None:
+    ((_, role),) = read_roles(f"read {ANN} user='*'", "tokens")
+    within = role.within_part(AskedQuestion("fleet"))
+    assert dict(within.words)["where"] == "user='*'"
+    assert role.sees_job({"user": "*"}) and not role.sees_job({"user": "bob"})

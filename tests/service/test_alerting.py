@@ -47,7 +47,7 @@ class Asked:
             self.jobs.append(words["id"])
             return {"devices": [{"host": "n1", "index": 3, "gpu": "GPU-3", "mig": None, "ofu": 0.1, "verdict": "trusted"}]}
         if name == "fleet" and words:
-            self.windows.append((words["since"], words["until"], words["host"]))
+            self.windows.append((words["since"], words["until"], words["where"]))
             level = 0.2 if len(self.windows) % 2 else 0.3
             return {"groups": [{"key": f"2026-08-01 {hour:02}:00", "ofu": level, "gpu_hours": 8.0} for hour in range(24)]}
         if self.findings is None:
@@ -109,8 +109,8 @@ def test_what_a_fix_brought_is_measured_once_a_day_and_shown(tmp_path: Path) -> 
     assert alerts_document(alerting.book, 0.0)["alerts"][0]["fix"] is None
     for _ in range(6):
         alerting.turn()  # up to 78 h
-    before = ("1970-01-01T00:00:00Z", "1970-01-01T18:00:00Z", ("n1",))
-    assert asked.windows == [before, ("1970-01-02T18:00:00Z", "1970-01-03T12:00:00Z", ("n1",))]
+    before = ("1970-01-01T00:00:00Z", "1970-01-01T18:00:00Z", "host=n1")
+    assert asked.windows == [before, ("1970-01-02T18:00:00Z", "1970-01-03T12:00:00Z", "host=n1")]
     assert alerts_document(alerting.book, 0.0)["alerts"][0]["fix"]["gpu_hours_a_week"] == pytest.approx(134.4)
     assert "+134 ± 0, host n1: OFU 20 % → 30 %" in text(alerts_view(alerting.book, 0.0), whole=True, width=300)
 

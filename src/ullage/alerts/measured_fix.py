@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-from ullage.alerts.problem import Problem
-
 BLOCK_H = 6  # hours that count as one observation: neighbouring hours are alike, for jobs run on
 LEAST_BLOCKS = 3  # on each side: fewer say nothing of how much weeks differ
 HOURS_A_WEEK = 168.0
@@ -38,23 +36,6 @@ class MeasuredFix(msgspec.Struct, frozen=True, kw_only=True):
     def certain(self) -> bool:
         """Whether it is more than its error."""
         return abs(self.gpu_hours_a_week) > self.error
-
-
-def place_of_fix(problem: Problem) -> dict[str, Any] | None:
-    """Return the words by which the report of a fleet looks at the GPUs of a problem; None where it can't.
-
-    A job is over one day, and what was fixed in it serves the next: of it all jobs of its user count.
-    """
-    where = problem.where
-    if "gpu" in where:
-        return {"where": f"gpu={msgspec.json.encode(str(where['gpu'])).decode()}"}
-    if "host" in where:
-        return {"host": (str(where["host"]),)}
-    named = "job" in where and " " not in problem.owner and problem.owner != "unknown"
-    user = where.get("user", problem.owner if named else None)
-    if user:
-        return {"user": (str(user),)}
-    return None if where else {}
 
 
 def windows_of_fix(opened: float, resolved: float, now: float) -> tuple[tuple[float, float], tuple[float, float]] | None:

@@ -20,13 +20,12 @@ from starlette.datastructures import Headers
 
 from ullage.errors import UllageError, harmless
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter, condition_of
-from ullage.service.served import AskedQuestion
+from ullage.service.served import OF_FLEET, AskedQuestion
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # names and addresses that only programs on it reach
 SHORTEST = 16  # characters of a token in a file: a shorter one can be guessed
 OWN = ("user", "namespace")  # what says whose a job is
-OF_JOBS = ("fleet", "fleet-map")  # questions on the jobs that `where` names
-FOR_PARTS = (*OF_JOBS, "job", "gpus", "metrics")  # questions that one may ask who sees a part; others are of the whole
+FOR_PARTS = (*OF_FLEET, "job", "gpus", "metrics")  # questions that one may ask who sees a part; others are of the whole
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class GivenRole:
 
     def within_part(self, request: AskedQuestion) -> AskedQuestion:
         """Return the request as it may be asked: of a fleet, for the jobs that may be seen."""
-        if self.part is None or request.name not in OF_JOBS:
+        if self.part is None or request.name not in OF_FLEET:
             return request
         own = dict(request.words).get("where")
         where = f"({own}) and ({self.part})" if own else str(self.part)
@@ -61,7 +60,7 @@ class Access:
     """
 
     token: str = ""
-    hosts: tuple[str, ...] = LOOPBACK
+    hosts: tuple[str, ...] = THIS_MACHINE
     roles: tuple[tuple[str, GivenRole], ...] = ()
 
     @property
@@ -82,7 +81,7 @@ class Access:
     def names(self, host: str) -> bool:
         """Return whether a request is for this service by name: a page of another site can't ask it by a name of its own."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
-        return bool(self.token or self.roles) or name.lower() in self.hosts
+        return bool(self.token or self.roles) or name.strip("[]").lower() in self.hosts
 
 
 def _password(said: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ullage.alerts.book import Alert, AlertBook, Notice, Silence, TakenProfile
-from ullage.alerts.measured_fix import DAY_S, LONGEST_S, MeasuredFix, measured_fix, place_of_fix, windows_of_fix
+from ullage.alerts.measured_fix import MeasuredFix
 from ullage.alerts.outlets import (
     alertmanager_body,
     deliver,
@@ -26,6 +26,7 @@ from ullage.alerts.outlets import (
 from ullage.alerts.problem import Problem, problems_of_fleet, problems_of_watch
 from ullage.alerts.profile_request import profile_request, request_lines, wants_profile
 from ullage.errors import UllageError, harmless, public
+from ullage.service.fix_measurement import Ask, FixMeasurement
 from ullage.service.logs import ServiceLog
 from ullage.views.declared import iso
 from ullage.views.mail import mail_address
@@ -41,8 +42,6 @@ SMTP_PORT = 25
 WAYS = "webhook URL, slack URL, alertmanager URL, mail_folder FOLDER, or mail ADDRESS via HOST[:PORT]"
 
 MOST_JOBS = 5  # whose own reports are asked for at a look, to name their worst GPU
-
-Ask = Callable[..., Mapping[str, Any]]  # from a question's name, and words of it by name, to its document
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ class Alerting:
     ) -> None:
         self.every, self.turns = every, 0
         self._devices: dict[str, list[Mapping[str, Any]]] = {}
-        self._tried: dict[str, float] = {}  # when a fix was looked at, by the alert's key
         self.book, self.outlets, self._ask, self._log, self._clock = book, outlets, ask, log, clock
+        self._fixes = FixMeasurement(book, ask, log)
 
     def turn(self) -> None:
         """Look once. What can't be asked now says nothing of any problem: all stays as it was."""
@@ -134,7 +133,7 @@ class Alerting:
             return
         now = self._clock()
         self.book.look(problems, now, [outlet.name for outlet in self.outlets if outlet.send is not None])
-        self._measure_fixes(now)
+        self._fixes.look(now)
         for outlet in self.outlets:
             for failure in self._send_to(outlet, now):
                 self._log("alert not sent", {"outlet": outlet.name, "problem": failure})
@@ -150,31 +149,6 @@ class Alerting:
             wanted = wants_profile(one.kind, one.where)
             devices = self._devices.get(_job_of(one), []) if wanted else []
             yield msgspec.structs.replace(one, profile=profile_request(one.kind, one.where, devices)) if wanted else one
-
-    def _measure_fixes(self, now: float) -> None:
-        """Measure what fixes of the last week brought, one a look, each once a day."""
-        measured, over = self.book.fixes(), self.book.alerts("resolved")
-        self._tried = {one.problem.key: self._tried[one.problem.key] for one in over if one.problem.key in self._tried}
-        for alert in over:
-            key, resolved = alert.problem.key, alert.resolved or now
-            last = max(measured[key][1] if key in measured else 0.0, self._tried.get(key, 0.0))
-            words = place_of_fix(alert.problem)
-            windows = windows_of_fix(alert.opened or alert.first_seen, resolved, now)
-            if words is None or windows is None or now - last < DAY_S or last >= resolved + LONGEST_S:
-                continue
-            self._tried[key] = now
-            try:
-                before, after = (
-                    self._ask("fleet", by="hour", since=iso(round(1000 * start)), until=iso(round(1000 * end)), **words).get("groups", ())
-                    for start, end in windows
-                )
-            except UllageError as error:
-                self._log("no look at a fix", {"key": key, "problem": error.problem})
-                return
-            fix = measured_fix(_in_words(words), before, after)
-            if fix is not None:
-                self.book.keep_fix(key, fix, now)
-            return
 
     def _devices_of(self, job: str) -> list[Mapping[str, Any]]:
         """Return the GPUs of a job as its own report has them, none where that can't be had."""
@@ -291,12 +265,6 @@ def _alert_record(
         "fix": None if fix is None else msgspec.to_builtins(fix[0]),
         **problem,
     }
-
-
-def _in_words(words: Mapping[str, Any]) -> str:
-    """Return of which GPUs a fix is measured."""
-    said = [value if name == "where" else f"{name} {value[0]}" for name, value in words.items()]
-    return said[0] if said else "the fleet"
 
 
 def _reading(profile: TakenProfile) -> str:

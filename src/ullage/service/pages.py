@@ -10,7 +10,7 @@ from ullage.errors import harmless
 from ullage.questions.fleet_map import OWNER_KEYS
 from ullage.reports.fleet.request import KEYS
 from ullage.service.live_script import LIVE_SCRIPT
-from ullage.service.served import PAGE_HOURS, AskedQuestion
+from ullage.service.served import OF_FLEET, PAGE_HOURS, AskedQuestion
 from ullage.views.markup import Child, Markup, element, join
 from ullage.views.page import PageFrame
 from ullage.views.view import Headline, View
@@ -80,7 +80,7 @@ def frame_of(
         ),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
         element("p", _source_words(state), *_window_words(path, query, request, state)) if state.words else None,
-        _form(path, query, request) if request is not None and request.name in _OF_FLEET else None,
+        _form(path, query, request) if request is not None and request.name in OF_FLEET else None,
         _forms_line(request, query) if request is not None else None,
         class_="site",
         data_version=version or None,
@@ -106,12 +106,11 @@ def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQue
     return (f" This page shows the last {PAGE_HOURS} hours of that", *([": ", whole, "."] if whole else ["."]))
 
 
-_OF_FLEET = ("fleet", "fleet-map")
 _CARRIED = ("since", "until")  # words that stay when one goes from page to page
 
 
 def _link(page: ServicePage, path: str, kept: Sequence[tuple[str, str]]) -> Markup:
-    words = kept if page.name in _OF_FLEET else ()
+    words = kept if page.name in OF_FLEET else ()
     return element("a", page.title, href=_with(page.path, words), aria_current="page" if page.path == path else None)
 
 

@@ -18,6 +18,7 @@ from ullage.written_values import moment
 
 FORMS = {"html": ".html", "json": ".json", "csv": ".csv", "markdown": ".md", "text": ".txt"}
 TIMES = ("since", "until")
+OF_FLEET = ("fleet", "fleet-map")  # questions on the part of the fleet that `where` names
 PAGE_HOURS = 24  # of the store that pages of the fleet show where nothing is said of the time
 _SWITCHES = {"": True, "1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
@@ -117,7 +118,7 @@ class AskedQuestion:
 
     def in_window(self) -> AskedQuestion:
         """Return the request as a page asks it: of the fleet, its map or its changes, the last hours, where nothing is said of the time."""
-        if self.name not in ("fleet", "fleet-map", "watch") or any(word in TIMES for word, _ in self.words):
+        if self.name not in (*OF_FLEET, "watch") or any(word in TIMES for word, _ in self.words):
             return self
         return replace(self.with_words({"since": f"{PAGE_HOURS}h"}), up_to_last_sample=True)
 

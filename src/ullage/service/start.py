@@ -14,7 +14,7 @@ from ullage.alerts.book import AlertBook
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
-from ullage.service.access import LOOPBACK, Access, GivenRole
+from ullage.service.access import THIS_MACHINE, Access, GivenRole
 from ullage.service.alerting import WINDOW, Alerting, read_outlets
 from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
@@ -94,13 +94,13 @@ def _fleet_document(store: WatchedStore, settings: ServiceSettings, since: int, 
 def access_of(settings: ServiceSettings) -> Access:
     """Return who may ask. Raises UllageError where everybody could: a service that others reach needs a token."""
     token, roles = settings.token(), roles_of(settings)
-    if not (token or roles) and settings.host not in ("127.0.0.1", "localhost", "::1"):
+    if not (token or roles) and settings.host not in THIS_MACHINE:
         raise UllageError(
             f"others can reach {settings.host}, and no token says who may ask",
             "put a token into ULLAGE_SERVE_TOKEN or the file of `token_file` or `tokens_file`, or serve on 127.0.0.1 behind a proxy",
         )
     names = (settings.host, *settings.hosts)
-    return Access(token, (*LOOPBACK, *(name.lower() for name in names)), roles)
+    return Access(token, (*THIS_MACHINE, *(name.strip("[]").lower() for name in names)), roles)
 
 
 def roles_of(settings: ServiceSettings) -> tuple[tuple[str, GivenRole], ...]:

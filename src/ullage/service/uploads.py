@@ -20,6 +20,7 @@ from typing import IO, Any
 import msgspec
 
 from ullage.errors import NoSuchNameError, UllageError
+from ullage.service.access import THIS_MACHINE
 from ullage.service.live_script import LIVE_SCRIPT
 from ullage.views.markup import Markup
 from ullage.views.page import PageFrame
@@ -204,8 +205,7 @@ def may_upload(setting: str, host: str) -> bool:
     >>> may_upload("off", "127.0.0.1"), may_upload("", "0.0.0.0")
     (False, False)
     """
-    here = host in ("127.0.0.1", "localhost", "::1")
-    return Path("/proc/self/fd").exists() and (setting == "on" or (setting == "" and here))
+    return Path("/proc/self/fd").exists() and (setting == "on" or (setting == "" and host in THIS_MACHINE))
 
 
 def same_origin(headers: Any) -> bool:

@@ -47,9 +47,10 @@ class FieldTest:
         return _same(self, name) == self.equal
 
     def __str__(self) -> str:
-        plain = _TOKEN.fullmatch(self.value)
-        word = self.value if plain and plain["word"] and self.value not in ("and", "or", "not") else f"'{self.value}'"
-        return f"{self.field}{'=' if self.equal else '!='}{word}"
+        token = _TOKEN.fullmatch(self.value)
+        plain = token and token["word"] == self.value and self.value not in ("and", "or", "not") and self.glob == ("*" in self.value)
+        quote = '"' if "'" in self.value else "'"
+        return f"{self.field}{'=' if self.equal else '!='}{self.value if plain else f'{quote}{self.value}{quote}'}"
 
 
 @dataclass(frozen=True)
