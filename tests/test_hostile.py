@@ -27,6 +27,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import ullage
+from tests.command_line import ask
 from tests.fleet.servers import say, scripted
 from tests.seeds import examples
 from ullage.asking.telemetry import TelemetryReading
@@ -747,3 +748,20 @@ def test_the_json_of_the_command_is_json_whatever_comes_in(written):
         assert outcome.exit_code == 0, outcome.output
         json.loads(outcome.stdout, parse_constant=refuse)
         harmless_text(outcome.stdout)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fleet ~/x", "fleet . --prices ~/x", "fleet . --jobs ~/x", "fleet . --reported ~/x=7",
+        "fleet . --against ~/x", "fleet . --inventory ~/x", "audit mfu --reported ~/x --ofu 3",
+        "audit mfu --reported ~/x=7 --telemetry .", "audit peaks ~/x", "watch ~/x", "open ~/x",
+        "doctor ~/x", "waterfall ~/x", "job 7 ~/x", "top --once --source ~/x", "store compact ~/x",
+        "serve --config ~/x", "trace ~/x", "sass ~/x", "flops ~/x",
+    ],
+)  # fmt: skip
+def test_the_home_of_a_user_who_is_not_there_is_one_clear_error(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ask(*words.replace("~", "~nobody-is-called-so").split())
+    assert said.code in (1, 2) and said.err.startswith(("ullage: ", "Usage: ")) and "Traceback" not in said.err
+    assert not [*tmp_path.iterdir()]

@@ -24,6 +24,7 @@ from ullage.store.rollups import RolledSums
 from ullage.store.spark_session import DUCKDB
 from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
+from ullage.written_values import expanded_path
 
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
 Report = TypeVar("Report")  # a dataclass with `complete`, `read_until` and `partial_because`
@@ -79,7 +80,7 @@ def opened(
     records += [read_jobs(one, problems, zone) if isinstance(one, str) else one for one in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
-            place = _resting(Path(sources[0]).expanduser(), engine)
+            place = _resting(expanded_path(sources[0]), engine)
             if records:
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
@@ -121,7 +122,7 @@ def _check_window(options: Options) -> None:
 
 def at_rest(name: str) -> bool:
     """Return whether a place is a store, or a Parquet file of settled samples."""
-    path = Path(name).expanduser()
+    path = expanded_path(name)
     return bool(name) and "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ullage.errors import UllageError, harmless
+from ullage.written_values import expanded_path
 
 _GIVE = "give a trace file, a folder of traces, or a glob"
 MOST_RANK = 2**31
@@ -27,7 +28,7 @@ def found(places: Sequence[str]) -> list[Path]:
 
 
 def _of(place: str) -> list[Path]:
-    path = _expanded(place)
+    path = expanded_path(place)
     if path.is_dir():
         return sorted(_within(path))
     if path.exists():
@@ -39,13 +40,6 @@ def _of(place: str) -> list[Path]:
     if not matches:
         raise UllageError(f"there is no file or folder '{harmless(place)}'", _GIVE)
     return matches
-
-
-def _expanded(place: str) -> Path:
-    try:
-        return Path(place).expanduser()
-    except RuntimeError:  # of a user who isn't there
-        return Path(place)
 
 
 def _within(folder: Path) -> Iterator[Path]:
@@ -90,5 +84,5 @@ def ranks(files: Sequence[Path], given: Mapping[str, int]) -> dict[Path, int]:
 
 
 def _called(file: Path, name: str) -> bool:
-    parts = _expanded(name).parts
+    parts = expanded_path(name).parts
     return bool(parts) and file.parts[-len(parts) :] == parts

@@ -16,6 +16,7 @@ from ullage.kernels.sass.binary import is_binary
 from ullage.reports.waterfall.inputs import SURE, certainty, sorted_by_kind
 from ullage.sources.source import is_url_or_live_source
 from ullage.trainlogs.log import is_log
+from ullage.written_values import expanded_path
 
 WHAT = {
     "telemetry": "telemetry",
@@ -73,7 +74,7 @@ def _kinds(place: str) -> set[str]:
     """Return what a place holds: one kind, or the several of a folder with a model's configuration and what was recorded of it."""
     if is_url_or_live_source(place) or at_rest(place):
         return {"telemetry"}
-    path = Path(place).expanduser()
+    path = expanded_path(place)
     files = [path] if path.is_file() else sorted(islice((one for one in path.iterdir() if one.is_file()), 50)) if path.is_dir() else []
     found = [one for file in files[:50] if (one := _of_file(file))]
     if found and len(found) == len(files):

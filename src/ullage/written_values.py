@@ -1,4 +1,4 @@
-"""Values as people write them: spans of time, moments, prices, ratios."""
+"""Values as people write them: paths, spans of time, moments, prices, ratios."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import datetime
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from ullage.errors import UllageError, harmless
 
 _SPAN = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)$")
 _LONGEST = 1e11  # seconds; some 3,000 years
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def expanded_path(text: str | Path) -> Path:
+    """Return a path whose ~ is the home of a user; as it is written where that user or the home is not known, as a shell has it.
+
+    >>> expanded_path("~nobody-is-called-so/train.log")
+    PosixPath('~nobody-is-called-so/train.log')
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
 
 
 def seconds(text: str) -> float:

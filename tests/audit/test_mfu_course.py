@@ -121,3 +121,63 @@ def test_samples_that_name_no_job_are_all_the_logs(tmp_path: Path) -> None:
     log, samples = written(tmp_path, [(START, START + 240, 0.5)], [0.25] * 4, job="")
     data = ask("audit", "mfu", "--reported", log, "--telemetry", samples, "--json").json
     assert (data["job"], data["mfu"], data["ofu"]) == ("train", pytest.approx(0.5), pytest.approx(0.25))
+
+
+def flops_log(folder: Path) -> Path:
+    """Write a log of two steps of a minute that gives 494.7 TFLOP/s a GPU, half of an H100's peak, and no MFU."""
+    log = folder / "train.jsonl"
+    lines = [
+        json.dumps({"step": n, "time": datetime.fromtimestamp(START + MINUTE * n, UTC).isoformat(), "step_time": 60, "tflops": 494.7})
+        for n in (1, 2)
+    ]
+    log.write_text("\n".join(lines) + "\n")
+    return log
+
+
+def readings(folder: Path, models: list[str]) -> Path:
+    """Write two minutes of a GPU of each model, all at half of their tensor peak."""
+    samples = folder / "samples.csv"
+    rows = [f"{START + MINUTE * n},GPU-{gpu},{model},n1,4711,ann,0.5,{CLOCK},0.9\n" for n in (1, 2) for gpu, model in enumerate(models)]
+    samples.write_text(HEAD + "".join(rows))
+    return samples
+
+
+def test_flops_of_a_log_are_set_over_the_peak_of_the_gpu_that_samples_or_the_question_names(tmp_path: Path) -> None:
+    words = ("audit", "mfu", "--reported", f"{flops_log(tmp_path)}=4711", "--telemetry")
+    for models, gpu, mfu in ((["H100 SXM"], (), 0.5), ([""], ("--gpu", "H100 SXM"), 0.5), (["H100 SXM"], ("--gpu", "A100"), 0.5)):
+        data = ask(*words, readings(tmp_path, models), *gpu, "--json").json
+        assert data["mfu"] == pytest.approx(mfu, rel=1e-3), (models, gpu)
+    # one GPU that samples name and one that the question names are of one kind
+    assert ask(*words, readings(tmp_path, ["H100 SXM", ""]), "--gpu", "H100", "--json").json["mfu"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_flops_without_one_peak_say_what_to_do(tmp_path: Path) -> None:
+    words = ("audit", "mfu", "--reported", f"{flops_log(tmp_path)}=4711", "--telemetry")
+    unnamed = ask(*words, readings(tmp_path, [""]))
+    assert unnamed.code == 1 and "no GPU of this fleet is known" in unnamed.err and "--gpu" in unnamed.err
+    several = ask(*words, readings(tmp_path, ["H100 SXM", "A100"]))
+    assert several.code == 1 and "reports FLOP/s without an MFU" in several.err and "have no one peak" in several.err
+
+
+def test_steps_outside_the_window_are_not_counted(tmp_path: Path) -> None:
+    # 8 steps of 30 s; the window from the second minute to the end of the third holds steps 3 to 6
+    log, samples = written(tmp_path, [(START + 30 * n, START + 30 * (n + 1), 0.6) for n in range(8)], [0.5] * 4)
+    words = ("audit", "mfu", "--reported", f"{log}=4711", "--telemetry", samples)
+    said = ask(*words, "--since", START + MINUTE, "--until", START + 3 * MINUTE)
+    assert "over 4 steps" in said.out.split("\n")[0]
+    # steps without an MFU say nothing about its mean
+    log.write_text(log.read_text() + json.dumps({"step": 9, "time": datetime.fromtimestamp(START + 230, UTC).isoformat()}) + "\n")
+    assert ask(*words, "--json").json["steps"] == 8
+
+
+def test_an_answer_never_takes_the_place_of_the_log(tmp_path: Path) -> None:
+    folder = tmp_path / "lr=3e-4"
+    folder.mkdir()
+    log, samples = written(folder, [(START, START + 240, 0.5)], [0.25] * 4, job="train")
+    kept = folder / "train.json"
+    log.rename(kept)
+    for words in (("audit", "mfu", "--reported", kept, "--telemetry", samples), ("fleet", samples, "--reported", kept),
+                  ("job", "train", samples, "--reported", kept)):  # fmt: skip
+        before = kept.read_text()
+        said = ask(*words, "--out", kept)
+        assert said.code == 1 and "would take its place" in said.err and kept.read_text() == before, words

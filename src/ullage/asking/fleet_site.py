@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.errors import UllageError, harmless
 from ullage.job_names import plain_name, separate_names
 from ullage.views.site import FilePage, FileSite, file_stem
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,6 +179,6 @@ def _part_view(site: SiteReport, part: NamedPart) -> View:
 def refuse_what_is_read(folder: Path, places: Sequence[str]) -> None:
     """Refuse a folder for pages that is read itself, or lies in one that is: the pages would be read next time."""
     for place in places:
-        path = Path(place).expanduser()
+        path = expanded_path(place)
         if "://" not in place and path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
             raise UllageError(f"'{harmless(str(folder), 200)}' is read, and pages would lie in it", "name another folder with --out")

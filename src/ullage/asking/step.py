@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ullage.asking import WrongQuestionError, askable, asked, question_of
 from ullage.errors import UllageError, harmless
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     from ullage.models.config import Config
@@ -285,7 +286,7 @@ def _is_of_kind(value: Any, word: str) -> bool:
 
 def words_of_file(name: str) -> dict[str, Any]:
     """Return what a file says of a step: TOML or JSON, its section `step` or all of it."""
-    path, place = Path(name).expanduser(), harmless(name)
+    path, place = expanded_path(name), harmless(name)
     try:
         found = _decoded(path)
     except OSError as error:

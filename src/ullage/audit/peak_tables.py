@@ -20,6 +20,7 @@ from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
 from ullage.gpus.names import LONGEST
 from ullage.gpus.precision import canonical
+from ullage.written_values import expanded_path
 
 LARGEST: Final = 4 << 20  # bytes of a file
 _MOST_ROWS: Final = 2_000
@@ -62,7 +63,7 @@ def rows(given: Iterable[str]) -> list[PeakRow]:
     """Return the rows of files and of `name=value` arguments. Raises UllageError for what can't be read or holds no row."""
     found: list[PeakRow] = []
     for text in given:
-        path = Path(text).expanduser()
+        path = expanded_path(text)
         if _is_file(path):
             found += _file(path)
         elif "=" in text:

@@ -19,6 +19,7 @@ from ullage.cupti.releases import Release, release
 from ullage.cupti.results import CuptiError
 from ullage.cupti.wheels import version_beside
 from ullage.errors import UllageError, harmless
+from ullage.written_values import expanded_path
 
 VARIABLE = "ULLAGE_CUPTI"
 _OURS: set[Path] = set()  # what nobody else had loaded into this process
@@ -125,7 +126,7 @@ def library_path(path: str | os.PathLike[str] | None = None) -> Path:
     """
     named = str(path) if path is not None else os.environ.get(VARIABLE, "")
     if named:
-        found = searching.in_place(Path(named).expanduser())
+        found = searching.in_place(expanded_path(named))
         if found is None:
             raise UllageError(f"there is no libcupti at {harmless(named)}", "name the file libcupti.so.13, or its folder")
         return found.absolute()

@@ -21,6 +21,7 @@ from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
 from ullage.gpus.names import fold
 from ullage.gpus.precision import canonical
+from ullage.written_values import expanded_path
 
 FOLDER: Final = "ULLAGE_CEILINGS"
 FORMAT: Final = 2
@@ -120,7 +121,7 @@ def folder(environment: Mapping[str, str] | None = None) -> Path:
     """
     environment = os.environ if environment is None else environment
     if environment.get(FOLDER):
-        return Path(environment[FOLDER]).expanduser()
+        return expanded_path(environment[FOLDER])
     base = environment.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "ullage" / "ceilings"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.asking import asked, read_positive_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     from ullage.render.dashboards import GrafanaDashboards
@@ -37,7 +37,7 @@ def answer(question: DashboardQuestion, *_: Progress | str) -> GrafanaDashboards
     everything = question.name is None and question.out is not None
     chosen = in_order() if everything else [DASHBOARDS[question.name or "fleet"]]
     made = {one.name: grafana_dashboard(one, question.interval) for one in chosen}
-    return GrafanaDashboards(made, write_dashboards(made, Path(question.out).expanduser()) if question.out is not None else ())
+    return GrafanaDashboards(made, write_dashboards(made, expanded_path(question.out)) if question.out is not None else ())
 
 
 _EXAMPLES = """

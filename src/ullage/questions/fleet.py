@@ -14,6 +14,7 @@ from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.reports.fleet.request import FleetRequest
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     from ullage.intake import Intake
@@ -123,7 +124,7 @@ def other_report(text: str) -> OtherReport:
 
     if (at_another_time := other_time(text)) is not None:
         return at_another_time
-    path = Path(text).expanduser()
+    path = expanded_path(text)
     if "://" in text or (text.strip() and path.exists()):
         kept = path.is_file() and is_kept_report(_head(path))
         return OtherReport(file=path) if kept else OtherReport(place=text)
@@ -245,7 +246,9 @@ def write_site(question: FleetQuestion, out: Path, progress: Progress, command: 
 
 def read_places(question: FleetQuestion) -> list[str]:
     """Return the places that are read for a question."""
-    logs = [text.rpartition("=")[0] or text for text in question.reported]
+    from ullage.trainlogs.reported import named_log
+
+    logs = [named_log(text)[0] for text in question.reported]
     other = None if question.against is None else other_report(question.against)
     compared = [] if other is None or other.of_another_time else [str(other.file or other.place)]
     return [*question.sources, *filter(None, [question.inventory]), *question.jobs, *logs, *compared]

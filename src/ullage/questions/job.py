@@ -141,7 +141,9 @@ def _window(question: JobQuestion, records: list[pa.Table], slurm: list[SlurmJob
 
 def read_places(question: JobQuestion) -> list[str]:
     """Return the places that are read for a question."""
-    logs = [text.rpartition("=")[0] or text for text in question.reported]
+    from ullage.trainlogs.reported import named_log
+
+    logs = [named_log(text)[0] for text in question.reported]
     return [*question.sources, *question.jobs, *logs]
 
 

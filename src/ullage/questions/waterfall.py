@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ullage.asking import WrongQuestionError, askable, asked, read_share
@@ -13,6 +12,7 @@ from ullage.asking.question import Progress, RegisteredQuestion, python_function
 from ullage.asking.step import SECTION, StepDescription, question_in_words, words_of_section
 from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, harmless
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     from ullage.models.config import Config
@@ -97,7 +97,7 @@ def job_sources(question: WaterfallQuestion, progress: Progress = lambda _: None
         trace=(*question.trace, *found.get("trace", [])),
         config=model,
         step=step,
-        gemms=None if gemms is None else Path(str(gemms)).expanduser(),
+        gemms=None if gemms is None else expanded_path(str(gemms)),
         log=log,
         gpu=step.gpu,
         options=question.reading_options(progress),

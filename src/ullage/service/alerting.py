@@ -33,7 +33,7 @@ from ullage.views.mail import mail_address
 from ullage.views.notation import FIGURES, GPU_HOURS, UNCUT
 from ullage.views.numbers import counted, moment, percent
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, View
-from ullage.written_values import seconds
+from ullage.written_values import expanded_path, seconds
 
 WINDOW = "24h"  # of the store, up to its last sample, that is asked about
 RESOLVED_S = 3600.0  # for which an Alertmanager is told again that an alert is over
@@ -85,7 +85,7 @@ def outlet_of(line: str, number: int, every: float) -> AlertOutlet:
         address = f"{place.rstrip('/')}/api/v2/alerts"
         return AlertOutlet(name, state=lambda alerts, now: post_json(address, alertmanager_body(alerts, now, LASTING * every)))
     if way == "mail_folder":
-        write = mail_into(Path(place).expanduser())
+        write = mail_into(expanded_path(place))
         return AlertOutlet(name, lambda notice: write(mail_of(notice, "ullage@localhost", [notice.problem.owner or "nobody"]), notice))
     if way == "mail":
         return _mail_outlet(name, place)

@@ -24,7 +24,7 @@ from ullage.reports.fleet.prices import PriceTable, read_price_table
 from ullage.service.access import GivenRole, read_roles
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
 from ullage.service.served import ReadPlace, request_of
-from ullage.written_values import seconds
+from ullage.written_values import expanded_path, seconds
 
 TOKEN, HEADER, PSEUDONYM_KEY = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER", "ULLAGE_SERVE_PSEUDONYM_KEY"  # variables of the environment
 _TABLES = ("keep_names", "defaults")  # settings with words of their own
@@ -72,7 +72,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     @property
     def prices(self) -> Path | None:
         """The file of prices; None where money is not spoken of, or in the words of `defaults` alone."""
-        return Path(self.prices_file).expanduser().absolute() if self.prices_file else None
+        return expanded_path(self.prices_file).absolute() if self.prices_file else None
 
     def words(self) -> dict[str, Any]:
         """Return the words that every question has unless a request says others."""
@@ -146,7 +146,7 @@ def _pairs(words: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _secret(place: str) -> str:
     try:
-        found = Path(place).expanduser().read_text(encoding="utf-8").strip()
+        found = expanded_path(place).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UllageError(
             f"the file '{harmless(place)}' with a secret can't be read: {error}", "make it readable for this user alone"
@@ -166,7 +166,7 @@ def read_settings(file: str | Path) -> ServiceSettings:
 
 def settings_and_mistakes(file: str | Path) -> tuple[ServiceSettings, list[UllageError]]:
     """Return the settings of a file that can be read, and every mistake in it, by line. Raises UllageError for what is no TOML."""
-    path = Path(file).expanduser()
+    path = expanded_path(file)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

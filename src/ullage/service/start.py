@@ -32,7 +32,7 @@ from ullage.service.watched import WatchedStore
 from ullage.sources.source import Options
 from ullage.store.store import Store
 from ullage.views.declared import iso
-from ullage.written_values import seconds
+from ullage.written_values import expanded_path, seconds
 
 TOTALS, REPORTED, ALERTS = "counted.json", "reported", "alerts.sqlite"  # beside a store that others fill
 _SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
@@ -64,7 +64,7 @@ def _alerting(settings: ServiceSettings, state: ServiceState, file: Path, log: S
     if not settings.alert_every:
         return None
     every = seconds(settings.alert_every)
-    outlets = read_outlets(Path(settings.alert_file).expanduser(), every) if settings.alert_file else []
+    outlets = read_outlets(expanded_path(settings.alert_file), every) if settings.alert_file else []
 
     def ask(name: str, **words: Any) -> Mapping[str, Any]:
         asked = tuple(sorted(({"since": WINDOW} | words).items()))
@@ -116,12 +116,12 @@ def roles_of(settings: ServiceSettings) -> tuple[tuple[str, GivenRole], ...]:
 def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, Filler | None]:
     """Return the state of what is watched, and what fills its store (None: others do)."""
     sources = settings.sources
-    if len(sources) == 1 and at_rest(sources[0]) and Path(sources[0]).expanduser().is_dir():
+    if len(sources) == 1 and at_rest(sources[0]) and expanded_path(sources[0]).is_dir():
         if settings.pseudonyms:
             raise UllageError("a store that others fill has its names already", "set `pseudonyms` where it is filled")
         if settings.keep_names:
             raise UllageError("names in a store that others fill are theirs to remove", "set `keep_names` where it is filled")
-        place = Path(sources[0]).expanduser().absolute()
+        place = expanded_path(sources[0]).absolute()
         return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED, prices=settings.prices)), None
     if not sources and not nvml_answers():
         folder = tempfile.TemporaryDirectory(prefix="ullage-serve-", ignore_cleanup_errors=True)
@@ -155,7 +155,7 @@ def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
     )
     return FollowPlan(
         sources=sources,
-        store=Path(settings.store).expanduser().absolute() if settings.store else own_folder(sources) / "store",
+        store=expanded_path(settings.store).absolute() if settings.store else own_folder(sources) / "store",
         every=every,
         first_ms=round(seconds(settings.first) * 1000),
         jobs=tuple(settings.jobs),

@@ -20,6 +20,7 @@ from ullage.sources import clock
 from ullage.sources.delimited import first_lines, head
 from ullage.sources.naming.columns import listed
 from ullage.sources.source import Place
+from ullage.written_values import expanded_path
 
 MOST = 1_000_000  # entries; the largest fleets have a tenth of it
 # column -> how heads are spelled, in small letters and without signs
@@ -67,7 +68,7 @@ def read_inventory(name: str, problems: Problems, zone: ZoneInfo | None = None) 
     Raises UllageError that names file and line for the first entry that can't be read: a GPU that is missed here would be missed in the
     total of a fleet.
     """
-    path = Path(name).expanduser()
+    path = expanded_path(name)
     if not path.is_file():
         raise UllageError(f"there is no file '{harmless(name, 200)}' with an inventory")
     rows = _parquet(path) if first_bytes(path).startswith(b"PAR1") else _csv(path)

@@ -25,6 +25,7 @@ from ullage.compressed import head, opened
 from ullage.errors import UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
 from ullage.registry import Registry
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +170,7 @@ def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: 
 
 def files_of(names: Iterable[str]) -> list[Path]:
     """Return the files that some places name: files, and those in folders (hidden ones aside)."""
-    paths = [Path(name).expanduser() for name in names if name and "://" not in name]
+    paths = [expanded_path(name) for name in names if name and "://" not in name]
     return [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
 
 
@@ -229,7 +230,7 @@ def read_samples(
         place = Place(name)
         yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
         return
-    path = Path(name).expanduser()
+    path = expanded_path(name)
     names = file_names(files_of([name])) if names is None else names
     if not name or not path.exists():
         raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")

@@ -22,6 +22,7 @@ from ullage.store.interruption import InterruptedQuestionError, current_interrup
 from ullage.store.spark_session import DUCKDB, spark_address
 from ullage.sums.windows import SILENCE_MS
 from ullage.tables import FIELDS, JOBS, SETTLED
+from ullage.written_values import expanded_path
 
 CONSTANT = ("cluster", "flags", "sharers")  # what is grouped by, and is the same in most stores
 SPARK = "pyspark"  # Ibis's name of it
@@ -233,7 +234,7 @@ def open_settled(path: str | Path, memory: str = MEMORY, engine: str = DUCKDB) -
     The columns `time` (a timestamp, UTC), `gpu` and `span_ms` must be there; other columns of `SETTLED` are null where
     they are missing. Raises UllageError for a file that is missing, no Parquet, or lacks those columns.
     """
-    place = Path(path).expanduser()
+    place = expanded_path(path)
     pattern = place.name if any(sign in place.name for sign in "*?[") and not place.exists() else None
     files = sorted(place.parent.glob(pattern)) if pattern else [place]
     if not files or not files[0].is_file():

@@ -32,6 +32,7 @@ from ullage.store.reading import MEMORY, SPARK, engine_connection, reach_of, set
 from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
 from ullage.store.spark_session import DUCKDB
 from ullage.sums.windows import SILENCE_MS
+from ullage.written_values import expanded_path
 
 OURS = frozenset({NAME, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
 
@@ -80,7 +81,7 @@ class Store:
         Raises UllageError when there is no store, or its manifest or one of its files is damaged or missing.
         `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `engine` for another one than it, `now` and `hook` for tests.
         """
-        store = cls(Path(folder).expanduser(), **options)
+        store = cls(expanded_path(folder), **options)
         if create and not (store.path / NAME).exists():
             store._create()
         store._folder.check(store.manifest())

@@ -26,6 +26,7 @@ from ullage.trainlogs.lines import LogLine, LogLines
 from ullage.trainlogs.points import TRACKERS, steps_of_points, tracker_of
 from ullage.trainlogs.ranks import one_a_step
 from ullage.trainlogs.step import LoggedStep
+from ullage.written_values import expanded_path
 
 # A row a step. A null is "not reported", never zero.
 SERIES = pa.schema(
@@ -93,7 +94,7 @@ def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC,
     there, that no reader recognises, that reports nothing, or that holds several runs and none that is called `run`.
     """
     problems = problems if problems is not None else Problems()
-    path = Path(name).expanduser()
+    path = expanded_path(name)
     if not path.exists():
         raise UllageError(
             f"there is no trainer log '{harmless(name)}'", "give a file: what the trainer printed, or its metrics as a tracker keeps them"

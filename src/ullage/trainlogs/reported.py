@@ -16,6 +16,7 @@ from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.tables import JOBS
 from ullage.trainlogs.log import read_log
+from ullage.written_values import expanded_path
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -147,9 +148,9 @@ def _times(table: pa.Table) -> tuple[Ints, npt.NDArray[np.bool_]]:
 def named_log(text: str) -> tuple[str, str]:
     """Return the log and the job of `LOG=JOB` or `LOG`."""
     name, equals, job = text.rpartition("=")
-    if not equals or Path(text).expanduser().exists():
+    if not equals or expanded_path(text).exists():
         name, job = text, ""
-    if not name or (equals and not job and not Path(text).expanduser().exists()):
+    if not name or (equals and not job and not expanded_path(text).exists()):
         raise UllageError(
             f"'{harmless(text)}' is no LOG=JOB", "write --reported train.log=4711: the trainer's log, '=', the job as it is called"
         )

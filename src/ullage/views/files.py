@@ -12,6 +12,7 @@ from typing import Any
 
 from ullage.errors import UllageError, harmless
 from ullage.views.view import View
+from ullage.written_values import expanded_path
 
 FORMS = (".html", ".htm", ".json", ".md", ".csv", ".parquet", ".arrow", ".txt")  # what every view can be written as, with the answer's JSON
 Form = Callable[[], str | bytes]
@@ -106,7 +107,7 @@ def check_out(out: Path | None, forms: Iterable[str], read: Iterable[str | Path 
         raise UllageError(f"{out} is a folder", "give the name of a file")
     if not out.absolute().parent.is_dir():
         raise UllageError(f"there is no folder {out.parent}", f"make it first: mkdir -p {shlex.quote(str(out.parent))}")
-    if out.exists() and any(_reads(Path(place).expanduser(), out) for place in read if place is not None):
+    if out.exists() and any(_reads(expanded_path(place), out) for place in read if place is not None):
         raise UllageError(f"{harmless(str(out), 200)} is read, and the answer would take its place", "name another file with --out")
 
 

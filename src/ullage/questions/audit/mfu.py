@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ullage.asking import WrongQuestionError, askable, asked, read_share
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.step import StepDescription, question_in_words, words_of_section
 from ullage.asking.telemetry import StoredTelemetryReading
+from ullage.written_values import expanded_path
 
 if TYPE_CHECKING:
     from ullage.models.config import Config
@@ -29,7 +29,7 @@ def read_share_or_log(text: str, flag: str, now: float) -> float | str:
     >>> read_share_or_log("50", "--reported", 0), read_share_or_log("train.log=4711", "--reported", 0)
     (0.5, 'train.log=4711')
     """
-    is_log = set(text) & {"/", "="} or (text.strip() and Path(text).expanduser().exists())
+    is_log = set(text) & {"/", "="} or (text.strip() and expanded_path(text).exists())
     return text if is_log else read_share(text, flag, now)
 
 
@@ -156,7 +156,7 @@ def _course(question: AuditMfuQuestion, progress: Progress) -> MfuCourse:
     """Return what the log of a job reports beside its OFU, and where a model is named what explains the means."""
     from ullage.intake import opened
     from ullage.problems import Problems
-    from ullage.reports.audit.course import chip_of, logged_steps, mfu_course, with_flops
+    from ullage.reports.audit.course import logged_steps, mfu_course, with_mfu
     from ullage.reports.fleet.fleet import fleet
     from ullage.reports.fleet.request import FleetRequest
     from ullage.sources.clock import named_zone
@@ -177,7 +177,7 @@ def _course(question: AuditMfuQuestion, progress: Progress) -> MfuCourse:
         named = taken.samples.filter(taken.samples.job.notnull()).limit(1).to_pyarrow().num_rows > 0
         whose = FleetRequest(job=(job,) if named else (), one_job=not named, gpu=question.gpu, since=since, until=until, by="model")
         report = taken.marked(fleet(taken.samples, taken.jobs, whose, [*taken.problems.lines(), *problems.lines()]))
-    made = mfu_course(report, with_flops(steps, series, chip_of(report), question.peak_tflops), job)
+    made = mfu_course(report, with_mfu(steps, report, question.gpu, question.peak_tflops, job), job)
     return made if question.config is None else replace(made, explained=_job(question, made.mfu, made.ofu))
 
 
@@ -189,7 +189,7 @@ def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
     from ullage.reports.fleet.fleet import fleet
     from ullage.reports.fleet.request import FleetRequest
 
-    folder = ConfigFolder(Path(question.configs or "").expanduser(), words_of_section)
+    folder = ConfigFolder(expanded_path(question.configs or ""), words_of_section)
 
     def describe(job: str, name: str | None) -> tuple[Config, StepQuestion] | None:
         found = folder.get(job, name)
@@ -223,7 +223,9 @@ def shown_by(question: AuditMfuQuestion) -> str:
 
 def read_places(question: AuditMfuQuestion) -> list[str]:
     """Return the places that are read for a question."""
-    log = question.reported.rpartition("=")[0] or question.reported if isinstance(question.reported, str) else None
+    from ullage.trainlogs.reported import named_log
+
+    log = named_log(question.reported)[0] if isinstance(question.reported, str) else None
     places = (question.config, log, *question.telemetry, *question.fleet, *question.jobs, question.configs, question.step)
     return [place for place in places if isinstance(place, str)]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.errors import UllageError, harmless
-from ullage.gpus.chip import peak
+from ullage.gpus.chip import find, peak
 from ullage.metrics.agreement import pearson
 from ullage.reports.audit.audit import AuditReport
 from ullage.reports.fleet.fleet import BUCKETS, CoursePoint, FleetReport
@@ -18,6 +18,7 @@ from ullage.trainlogs.reported import periods
 from ullage.views.shown import ShownByView
 
 Floats = npt.NDArray[np.float64]
+UNNAMED = "no model"  # the group of samples that name no GPU
 LEAST_LOGGED = 0.01  # of a span: what a step only touches is not set beside OFU
 
 
@@ -62,21 +63,28 @@ class MfuCourse(ShownByView, view="ullage.render.mfu_course"):
 
 @dataclass(frozen=True)
 class LoggedSteps:
-    """The steps of a log as spans: when each starts and ends (ms), its number (-1: it has none), and its MFU (NaN: not reported)."""
+    """The steps of a log as spans: when each starts and ends (ms), its number (-1: it has none), its MFU and the FLOP/s of a GPU
+    (NaN: not reported). By end."""
 
     start: Floats
     end: Floats
     number: npt.NDArray[np.int64]
     mfu: Floats
+    flops: Floats
 
     @property
     def window(self) -> tuple[int, int]:
         """From the start of the first to the end of the last."""
         return int(self.start.min()), int(np.ceil(self.end.max()))
 
+    @property
+    def flops_alone(self) -> bool:
+        """Whether they report FLOP/s, and no MFU."""
+        return bool(np.isnan(self.mfu).all() and not np.isnan(self.flops).all())
+
 
 def logged_steps(series: pa.Table, job: str) -> LoggedSteps:
-    """Return the steps of a log (a `trainlogs.log.SERIES` table) that say when they were; MFU alone, FLOP/s stay out.
+    """Return the steps of a log (a `trainlogs.log.SERIES` table) that say when they were.
 
     Raises UllageError for a log whose lines have no times: nothing can be set beside it.
     """
@@ -87,17 +95,29 @@ def logged_steps(series: pa.Table, job: str) -> LoggedSteps:
         raise UllageError(f"the log of job {harmless(job, 60)} does not say when its steps were", hint)
     end = series["time"].cast(pa.int64()).fill_null(0).to_numpy().astype(np.float64)
     number = series["step"].fill_null(-1).to_numpy().astype(np.int64)
-    mfu = series["mfu"].to_numpy().astype(np.float64)
+    mfu, flops = (series[name].to_numpy().astype(np.float64) for name in ("mfu", "flops_per_gpu"))
     order = np.argsort(end[timed], kind="stable")
-    return LoggedSteps((end - seconds * 1000)[timed][order], end[timed][order], number[timed][order], mfu[timed][order])
+    return LoggedSteps(*(each[timed][order] for each in (end - seconds * 1000, end, number, mfu, flops)))
 
 
-def with_flops(steps: LoggedSteps, series: pa.Table, chip: str | None, peak_tflops: str | None) -> LoggedSteps:
-    """Return steps whose MFU is that of their FLOP/s over the peak of the GPU where they report that alone."""
-    if chip is None or not np.isnan(steps.mfu).all():
+def with_mfu(steps: LoggedSteps, report: FleetReport, gpu: str | None, peak_tflops: str | None, job: str) -> LoggedSteps:
+    """Return steps whose MFU is their FLOP/s over the peak of the job's GPU, where they report FLOP/s alone.
+
+    `gpu` names the GPU where samples don't. Raises UllageError where there is no one peak.
+    """
+    if not steps.flops_alone:
         return steps
-    flops = series.filter(series["time"].is_valid()).sort_by("time")["flops_per_gpu"].to_numpy().astype(np.float64)
-    return replace(steps, mfu=flops / peak(chip, "bf16", override=peak_tflops))
+    chips = chips_of(report, gpu)
+    if len(chips) != 1:
+        problem = f"the log of job {harmless(job, 60)} reports FLOP/s without an MFU, and {' and '.join(chips)} have no one peak"
+        raise UllageError(problem, "log the MFU as well, or give --telemetry of one kind of GPU")
+    return replace(steps, mfu=steps.flops / peak(chips[0], "bf16", override=peak_tflops))
+
+
+def chips_of(report: FleetReport, gpu: str | None) -> list[str]:
+    """Return the names of the GPUs that a report is on: those that samples name, and `gpu` where some name none."""
+    named = {gpu if group.key == UNNAMED else group.key for group in report.models}
+    return sorted({find(name).name for name in named if name is not None})
 
 
 def mfu_course(report: FleetReport, steps: LoggedSteps, job: str, notes: Sequence[str] = ()) -> MfuCourse:
@@ -118,7 +138,7 @@ def mfu_course(report: FleetReport, steps: LoggedSteps, job: str, notes: Sequenc
         mfu=float(np.average(mfu, weights=weights)),
         ofu=float(np.average(ofu, weights=weights)),
         correlation=pearson(ofu, mfu),
-        steps=len(steps.mfu),
+        steps=_steps_within(steps, both),
         notes=(*notes, *report.notes),
         complete=report.complete,
         partial_because=report.partial_because,
@@ -143,7 +163,9 @@ def _points(course: Sequence[CoursePoint], window: tuple[int, int], steps: Logge
     return found
 
 
-def chip_of(report: FleetReport) -> str | None:
-    """Return the GPU of a job where it ran on one kind."""
-    names = [group.key for group in report.models if not group.key.startswith("no ")]
-    return names[0] if len(names) == 1 else None
+def _steps_within(steps: LoggedSteps, spans: Sequence[MfuCoursePoint]) -> int:
+    """Return how many steps report an MFU in some of the spans, which follow each other in time."""
+    starts, ends = np.array([one.start for one in spans]), np.array([one.end for one in spans])
+    first = np.searchsorted(ends, steps.start, side="right")
+    inside = (first < len(spans)) & (starts[np.minimum(first, len(spans) - 1)] < steps.end)
+    return int((inside & ~np.isnan(steps.mfu)).sum())

@@ -27,7 +27,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -40,6 +39,7 @@ from ullage.job_names import plain_name, separate_names
 from ullage.reports.fleet.rated import Array, Rated
 from ullage.sources.jobs.hostlist import expand
 from ullage.views.notation import AS_GIVEN, MoneyTerms, currency_name
+from ullage.written_values import expanded_path
 
 PURCHASES = ("list", "committed", "spot")
 SECTION = "money"  # of a file that says other things as well
@@ -200,7 +200,7 @@ def price_table(file: str | None, prices: Mapping[str, float], currency: str | N
 
 def read_price_table(name: str) -> PriceTable:
     """Return the prices and teams of a TOML file: all of it, or its section `money`. Raises UllageError that names what is wrong."""
-    path, place = Path(name).expanduser(), harmless(name, 200)
+    path, place = expanded_path(name), harmless(name, 200)
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

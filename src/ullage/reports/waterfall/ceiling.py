@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from ullage.errors import UllageError, harmless
 from ullage.gpus.measured import ChosenCeiling, ceilings_of, load, measured_ceiling
 from ullage.reports.waterfall.known import GivenByHand, SourceReports, gpu_name
+from ullage.written_values import expanded_path
 
 MEASURED = "measured"  # what is said for "as `ullage bench --save` kept it"
 
@@ -37,7 +37,7 @@ def stated_ceiling(text: str | float, precision: str) -> tuple[ChosenCeiling, Ch
         return ChosenCeiling(float(text), "given"), None
     except ValueError:
         pass
-    path = Path(str(text)).expanduser()
+    path = expanded_path(str(text))
     if not path.is_file():
         raise UllageError(
             f"the ceiling '{harmless(str(text))}' is neither a number nor a file", f"give FLOP/s such as 800e12, a file, or '{MEASURED}'"

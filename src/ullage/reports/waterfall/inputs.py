@@ -17,6 +17,7 @@ from ullage.intake import at_rest
 from ullage.sources.source import SOURCES, Place, is_url_or_live_source
 from ullage.traces.trace import TRACES, File
 from ullage.trainlogs.log import is_log
+from ullage.written_values import expanded_path
 
 Kind = Literal["telemetry", "trace", "config", "gemms", "log"]
 
@@ -41,7 +42,7 @@ def sorted_by_kind(places: Iterable[str]) -> dict[Kind, list[str]]:
 
 def _parts(place: str) -> list[str]:
     """Return what a folder holds beside a model's configuration, where that is surely of a job, too; every other place as it is."""
-    folder = Path(place).expanduser()
+    folder = expanded_path(place)
     if "://" in place or not has_config(folder):
         return [place]
     beside = (path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.name not in CONFIGS)
@@ -64,7 +65,7 @@ def kind(place: str) -> Kind:
     """Return what a place holds."""
     if is_url_or_live_source(place) or at_rest(place):
         return "telemetry"
-    path = Path(place).expanduser()
+    path = expanded_path(place)
     if path.is_dir():
         return _of_folder(path)
     if path.exists():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -16,6 +15,7 @@ from ullage.problems import Problems
 from ullage.registry import Registry
 from ullage.sources.source import Place
 from ullage.tables import JOBS
+from ullage.written_values import expanded_path
 
 
 class JobReader(Protocol):
@@ -56,7 +56,7 @@ def read_jobs(name: str, problems: Problems, zone: ZoneInfo | None = None) -> pa
 
     `zone` is that of times that say none. Raises UllageError for a place that is none, and for one that holds no job records.
     """
-    path = Path(name).expanduser()
+    path = expanded_path(name)
     if not path.exists():
         raise UllageError(f"there is no file or folder '{name}' with job records")
     place = Place(str(path), path, b"" if path.is_dir() else head(path))

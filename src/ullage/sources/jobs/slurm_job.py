@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +19,7 @@ from ullage.problems import Problems
 from ullage.sources.jobs.record import times
 from ullage.sources.jobs.sacct import json_jobs, json_moment, json_number, json_states, recognise, state_of, text_rows
 from ullage.sources.source import Place
+from ullage.written_values import expanded_path
 
 MOST_STEPS = 10_000  # of one job that are kept
 _NUMBER = re.compile(r"\d+", re.ASCII)
@@ -60,7 +60,7 @@ def slurm_jobs(name: str, wanted: str, problems: Problems, zone: ZoneInfo | None
 
     A file that is none of Slurm's has none. `zone` is that of times that say none.
     """
-    path, number = Path(name).expanduser(), _NUMBER.match(wanted)
+    path, number = expanded_path(name), _NUMBER.match(wanted)
     if number is None or not path.is_file():
         return []
     place = Place(str(path), path, head(path))
