@@ -23,7 +23,7 @@ from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.gpu_processes import GpuProcess, ProcessFacts
 from ullage.live.sampling.holders import ProcessOwners
-from ullage.render.top import WatchedMachine, fitted_view, listed, record
+from ullage.render.top import WatchedMachine, fitted_view, listed, record, rows_to_choose_from
 from ullage.render.top_screen import PROCESS_SORTS, SORTS, TopScreen, pressed
 from ullage.sources.machine import DeviceProcess
 from ullage.sources.nvml_health import MOST_EVENTS, BoardHealth, device_processes
@@ -99,7 +99,7 @@ def test_random_keys_never_break_a_screen():
         machine = machine_with(screen, TRAINS, SECOND)
         width, height = chance.choice(SIZES)
         assert len(on(machine, width, height).splitlines()) <= height
-        screen = pressed(screen, chance.choice(keys), len(listed(machine).rows)) or TopScreen()
+        screen = pressed(screen, chance.choice(keys), rows_to_choose_from(machine)) or TopScreen()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -127,6 +127,25 @@ def test_a_tree_shows_who_started_them_once():
     assert shown.count("torchrun") == 1
 
 
+def test_a_process_that_started_others_on_gpus_is_there_once():
+    # 40 (torchrun) has a context of its own; 41 and 42 are its children, 43 is of another shell
+    parent = replace(TRAINS, pid=40, command="torchrun", parents=((7, "bash"),))
+    other = replace(TRAINS, pid=43, command="python serve.py", parents=((8, "zsh"),))
+    machine = machine_with(TopScreen(panel="processes", tree=True), TRAINS, other, SECOND, parent)
+    shown = [(row[1], str(row[-1])) for row in listed(machine).rows]
+    assert shown == [
+        ("7", "bash"), ("40", "  torchrun"), ("41", "    python train.py"), ("42", "    python train.py"),
+        ("8", "zsh"), ("43", "  python serve.py"),
+    ]  # fmt: skip
+
+
+def test_processes_whose_parents_changed_between_two_looks_are_there_once():
+    # each is told as the parent of the other: numbers are given to new processes
+    loop = (replace(TRAINS, pid=5, parents=((6, "a"),)), replace(TRAINS, pid=6, parents=((5, "b"),)))
+    shown = [row[1] for row in listed(machine_with(TopScreen(panel="processes", tree=True), *loop)).rows]
+    assert sorted(shown) == ["5", "6"]
+
+
 def test_links_and_errors_are_shown_where_they_are_told():
     machine = machine_with(TopScreen(panel="links"))
     next(iter(machine.course)).row.update(nvlink_tx=2.5e9, pcie_rx=1e9, ecc_uncorrected=2.0, xid=79.0, remapped_rows=1.0)
@@ -146,6 +165,30 @@ def test_a_filter_leaves_rows_with_its_words():
     machine = machine_with(TopScreen(panel="processes", find="BOB 42"), TRAINS, SECOND)
     assert [row[1] for row in listed(machine).rows] == ["42"]
     assert "no row has these words" in on(machine_with(TopScreen(find="nothing of that kind")))
+
+
+@pytest.mark.parametrize("panel", ["devices", "links"])
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_enter_opens_the_gpu_whose_row_is_marked_whatever_the_filter_and_the_width(panel, width):
+    for find in ("", "79", "n17", "50.0", "700", "nothing of that kind"):
+        for chosen in range(7):
+            machine = machine_with(TopScreen(panel=panel, find=find, chosen=chosen), gpus=7)
+            for number, device in enumerate(machine.course):
+                told = {"xid": 79.0 * (number in (2, 5)), "power": 700.0 if number == 4 else 300.0}
+                device.row.update(told, host="n17" if number % 2 else "n18")
+            marked = [line.split()[1] for line in on(machine, width).splitlines() if line.startswith("▸")]
+            opened = on(replace(machine, screen=pressed(machine.screen, "enter", rows_to_choose_from(machine)))).splitlines()[-1]
+            assert len(marked) == (find != "nothing of that kind")
+            assert all(f"GPU {name}" in opened for name in marked)
+
+
+def test_in_the_history_the_keys_go_through_the_devices_that_the_filter_leaves():
+    # more devices than a history has rows; then fewer, of which the filter leaves those at 50 %: 0 and 3
+    many = machine_with(TopScreen(panel="history", chosen=9), gpus=12)
+    assert rows_to_choose_from(many) == 12 and pressed(many.screen, "down", rows_to_choose_from(many)).chosen == 10
+    few = machine_with(TopScreen(panel="history", find="50.0", chosen=1), gpus=4)
+    assert rows_to_choose_from(few) == 2 and pressed(few.screen, "down", rows_to_choose_from(few)).chosen == 1
+    assert "GPU 3" in on(few).splitlines()[-1]
 
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\n\u202e\x08evil"

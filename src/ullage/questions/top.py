@@ -152,7 +152,7 @@ class _Looks:
 
     def followed(self, stack: ExitStack, audience: Audience, keyboard: Keyboard) -> WatchedMachine:
         """Show every look in place of the one before, as the keys say, until somebody ends it or nothing more comes; return the last."""
-        from ullage.render.top import listed
+        from ullage.render.top import rows_to_choose_from
         from ullage.render.top_screen import TopScreen, pressed
 
         inbox: SimpleQueue[list[Any] | BaseException | None] = SimpleQueue()
@@ -170,7 +170,7 @@ class _Looks:
         with audience.screens("asking the GPUs …") as show:
             while going and not self._stop.is_set():
                 key = keyboard.wait()
-                chosen = pressed(self.screen, key, len(listed(self.machine()).rows)) if key else self.screen
+                chosen = pressed(self.screen, key, rows_to_choose_from(self.machine())) if key else self.screen
                 if chosen is None:
                     break
                 self.screen, fresh = chosen, False

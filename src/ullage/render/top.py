@@ -122,9 +122,21 @@ def _cells(device: Watched, course: Course) -> dict[str, Cell]:
     }
 
 
+def shown_devices(machine: WatchedMachine) -> list[Watched]:
+    """Return the devices that the words of a filter leave, as they are to stand: of those, words are looked for in every column of
+    devices and of links, however many of them a terminal has room for."""
+    find = "" if machine.screen is None else machine.screen.find
+    return [device for device in ordered(machine) if not find or _has_words(_words_of_device(device, machine.course), find)]
+
+
+def _words_of_device(device: Watched, course: Course) -> str:
+    columns = [*(Column(head, notation) for head, notation in _HEADS.items()), *LINK_COLUMNS]
+    return _words_of_row(columns, [*_cells(device, course).values(), *link_row(device, "")])
+
+
 def grid(machine: WatchedMachine, width: int) -> Table:
     """Return the columns for which there is room, the most telling first; the curve takes what is left over."""
-    found = ordered(machine)
+    found = shown_devices(machine)
     rows = [_cells(device, machine.course) for device in found]
     need = {head: _wide(Column(head, notation), [row[head] for row in rows]) for head, notation in _HEADS.items()}
     need["GPU"] = room = min(need["GPU"], max(LEAST_NAME, width // 3))
@@ -202,11 +214,11 @@ def listed(machine: WatchedMachine, width: int = UNSEEN) -> Table:
     screen = machine.screen or TopScreen()
     if screen.panel == "processes":
         rows = process_rows(machine.processes, machine.course, screen.process_sort, screen.reverse, screen.tree)
-        table = _with_room("processes", PROCESS_COLUMNS, NARROW_PROCESSES, rows, width)
+        left = [row for row in rows if _has_words(_words_of_row(PROCESS_COLUMNS, row), screen.find)]
+        table = _with_room("processes", PROCESS_COLUMNS, NARROW_PROCESSES, left, width)
     elif screen.panel == "links":
-        table = _with_room(
-            "links", LINK_COLUMNS, NARROW_LINKS, [link_row(one, devices.named(one, machine.course)) for one in ordered(machine)], width
-        )
+        rows = [link_row(one, devices.named(one, machine.course)) for one in shown_devices(machine)]
+        table = _with_room("links", LINK_COLUMNS, NARROW_LINKS, rows, width)
     elif screen.panel == "history" and len(machine.course):
         return history_table(chosen_device(machine), max(NARROW, width - 50))
     elif screen.panel == "factors":
@@ -217,10 +229,15 @@ def listed(machine: WatchedMachine, width: int = UNSEEN) -> Table:
         return key_table()
     else:
         table = grid(machine, width - len(_MARK))
-    left = [row for row in table.rows if _has_words(table, row, screen.find)]
-    chosen = max(0, min(screen.chosen, len(left) - 1))
-    marked: list[Sequence[Value | Cell]] = [[_marked(row[0], place == chosen), *row[1:]] for place, row in enumerate(left)]
+    chosen = max(0, min(screen.chosen, len(table.rows) - 1))
+    marked: list[Sequence[Value | Cell]] = [[_marked(row[0], place == chosen), *row[1:]] for place, row in enumerate(table.rows)]
     return replace(table, rows=marked, brief=len(marked))
+
+
+def rows_to_choose_from(machine: WatchedMachine) -> int:
+    """Return among how many rows the keys choose: those of the list, and where one device is shown those of the list of devices."""
+    in_history = machine.screen is not None and machine.screen.panel == "history"
+    return len(shown_devices(machine)) if in_history else len(listed(machine).rows)
 
 
 _MARK = "▸ "
@@ -230,18 +247,17 @@ def _marked(cell: Value | Cell, chosen: bool) -> Cell:
     return Cell(f"{_MARK if chosen else ' ' * len(_MARK)}{cell.value if isinstance(cell, Cell) else cell}")
 
 
-def _has_words(table: Table, row: Sequence[Value | Cell], words: str) -> bool:
-    shown = " ".join(
-        words_of(cell if isinstance(cell, Cell) else Cell(cell), column) for cell, column in zip(row, table.columns, strict=True)
-    )
+def _words_of_row(columns: Sequence[Column], row: Sequence[Value | Cell]) -> str:
+    return " ".join(words_of(cell if isinstance(cell, Cell) else Cell(cell), column) for cell, column in zip(row, columns, strict=True))
+
+
+def _has_words(shown: str, words: str) -> bool:
     return all(word in shown.casefold() for word in words.casefold().split())
 
 
 def chosen_device(machine: WatchedMachine) -> Watched:
-    """Return the device whose row is chosen among those that the filter leaves; there must be one."""
-    screen, found = machine.screen or TopScreen(), ordered(machine)
-    table = grid(machine, UNSEEN)
-    left = [device for device, row in zip(found, table.rows, strict=True) if _has_words(table, row, screen.find)] or found
+    """Return the device whose row is chosen among those that the filter leaves, of all where it leaves none; there must be one."""
+    screen, left = machine.screen or TopScreen(), shown_devices(machine) or ordered(machine)
     return left[max(0, min(screen.chosen, len(left) - 1))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ullage.errors import harmless
@@ -18,6 +19,7 @@ from ullage.views.view import Cell, Column, Table, Value
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 _GB, _MB = 1e9, 1e6
+_ROOT = 0  # no process has this number
 _HISTORY_NAMES = {
     "tensor_active": ("tensor", 1.0, 0.01), "sm_active": ("SM", 1.0, 0.01), "gpu_util": ("util", 1.0, 0.01),
     "power": ("power, W", None, 1.0), "sm_clock": ("clock, MHz", None, 1e6),
@@ -26,7 +28,7 @@ _HISTORY_NAMES = {
 
 
 def process_rows(processes: Iterable[GpuProcess], course: Course, sort: str, reverse: bool, tree: bool) -> list[list[Value | Cell]]:
-    """Return a row a process; in a `tree` below the processes that started it, each of which is there once."""
+    """Return a row a process and device; in a `tree` below the processes that started it, each of which is there once."""
     named = {(device.gpu, device.mig): (place, devices.named(device, course)) for place, device in enumerate(course)}
     listed = sorted(processes, key=lambda one: _process_key(one, sort, named), reverse=reverse)
     return [*_process_tree(listed, named)] if tree else [_process_row(one, named) for one in listed]
@@ -59,14 +61,27 @@ def _process_row(one: GpuProcess, named: dict[Any, tuple[int, str]], depth: int 
 
 
 def _process_tree(listed: Sequence[GpuProcess], named: dict[Any, tuple[int, str]]) -> Iterator[list[Value | Cell]]:
-    shown = set[int]()
+    """Yield processes depth first, in the order in which the list names them or what they started."""
+    commands, own = dict[int, str](), dict[int, list[GpuProcess]]()
+    started, placed = dict[int, list[int]](), set[int]()
     for one in listed:
-        chain = [*reversed(one.parents)]
-        for depth, (pid, command) in enumerate(chain):
-            if pid not in shown:
-                shown.add(pid)
-                yield ["", str(pid), "", "", "", None, None, None, None, "", "  " * depth + harmless(command, 300)]
-        yield _process_row(one, named, len(chain))
+        own.setdefault(one.pid, []).append(one)
+        commands |= dict(one.parents)
+        chain = [pid for pid, _ in reversed(one.parents)]
+        for parent, pid in pairwise([_ROOT, *chain, one.pid]):
+            if pid not in placed:  # each once, whatever became of its parents between two looks
+                placed.add(pid)
+                started.setdefault(parent, []).append(pid)
+
+    def below(parent: int, depth: int) -> Iterator[list[Value | Cell]]:
+        for pid in started.get(parent, ()):
+            if pid in own:
+                yield from (_process_row(one, named, depth) for one in own[pid])
+            else:
+                yield ["", str(pid), "", "", "", None, None, None, None, "", "  " * depth + harmless(commands[pid], 300)]
+            yield from below(pid, depth + 1)
+
+    return below(_ROOT, 0)
 
 
 PROCESS_COLUMNS = (
