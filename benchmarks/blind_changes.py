@@ -3,7 +3,7 @@
     python benchmarks/blind_changes.py                    # 3,000 job-hours without a change, 60 drops of each size
     python benchmarks/blind_changes.py --hours 500 --drops 10 --peers --json numbers.json
 
-Written without reading the search for changes. What is assumed: a job of two GPUs is scraped each minute. Its step computes, exchanges and
+What is assumed, from how jobs and machines behave: a job of two GPUs is scraped each minute. Its step computes, exchanges and
 waits for data; the share of a window in which tensor pipes work is what these leave, with noise that remembers (a few minutes to an hour),
 checkpoints every half hour to two hours, evaluation now and then, and a clock sampled at an instant. Without a change are: steady jobs,
 jobs of unequal steps, jobs at the power limit whose clock follows the room's daily temperature (2 %), jobs whose shared disk is slower by

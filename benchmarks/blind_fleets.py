@@ -1,6 +1,6 @@
-"""Fleets of training jobs with planted slow GPUs, and with what only looks like one. Written without reading the detector.
+"""Fleets of training jobs with planted slow GPUs, and with what only looks like one.
 
-What is physically assumed:
+What is assumed of the hardware, and nothing of the detector:
 
 - **Work.** A step gives each rank an amount of work. A rank computes for `work × (b × f0 / f + (1 - b) × m)`: the part `b` is bound by
   the SM clock `f`, the rest by memory, which a fault may make `m` times as slow. The cycles in which tensor pipes are active depend on the
@@ -35,7 +35,7 @@ from ullage.tables import samples
 
 Array = npt.NDArray[np.float64]
 
-# Chosen before the detector was run on any of them; it was repaired by those of development, and then judged by fresh ones.
+# thresholds of the detector were chosen on those of development; those of fresh play no part in it, and judge it
 SEEDS = {"development": range(1_000, 1_300), "assessment": range(2_000, 2_300), "fresh": range(3_000, 3_300)}
 
 EPOCH_MS = 1_764_115_200_000

@@ -1,4 +1,4 @@
-"""How well `ullage watch` finds the slow GPUs of fleets that somebody drew who had not read the detector: `blind_fleets`.
+"""How well `ullage watch` finds the slow GPUs of simulated fleets, whose faults are known: those of `blind_fleets`.
 
     python benchmarks/blind_stragglers.py                              # 300 fleets of the 30 s feed and 300 of the 1 s feed: half an hour
     python benchmarks/blind_stragglers.py --count 20 --json numbers.json
@@ -41,7 +41,7 @@ DAY_OF_500_GPUS = 500 * 86_400
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportedStraggler:
     """One straggler as `ullage watch` told it: of which job, which GPUs, found when (seconds since the fleet's start)."""
 
     job: str
@@ -50,8 +50,8 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A planted fault and how it was found: its delay in scrapes and in seconds, nothing where it was missed."""
+class FaultDetection:
+    """A planted fault and whether it was found: its delay in scrapes and in seconds, nothing where it was missed."""
 
     fault: PlantedFault
     scrapes: int | None
@@ -59,19 +59,19 @@ class Found:
 
 
 @dataclass
-class Score:
+class FeedCounts:
     """The counts of one feed's fleets."""
 
     interval: int
     fleets: int = 0
     gpu_seconds: float = 0
-    faults: list[Found] = field(default_factory=list)
+    faults: list[FaultDetection] = field(default_factory=list)
     false_alarms: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
 
-    def add(self, fleet: BlindFleet, reports: Sequence[Report]) -> None:
+    def add(self, fleet: BlindFleet, reports: Sequence[ReportedStraggler]) -> None:
         self.fleets += 1
         self.gpu_seconds += fleet.gpu_seconds
-        right: dict[int, Report] = {}
+        right: dict[int, ReportedStraggler] = {}
         for report in sorted(reports, key=lambda one: one.found):
             number = next((n for n, fault in enumerate(fleet.faults) if is_right(report, fault, self.interval)), None)
             if number is None:
@@ -79,14 +79,14 @@ class Score:
             else:
                 right.setdefault(number, report)
         for number, fault in enumerate(fleet.faults):
-            self.faults.append(_found(fleet, fault, right.get(number)))
+            self.faults.append(_detection(fleet, fault, right.get(number)))
 
     @property
-    def visible(self) -> list[Found]:
+    def visible(self) -> list[FaultDetection]:
         return [one for one in self.faults if one.fault.visible]
 
 
-def is_right(report: Report, fault: PlantedFault, interval: int) -> bool:
+def is_right(report: ReportedStraggler, fault: PlantedFault, interval: int) -> bool:
     """Return whether a report names this fault while it is there; a scrape later than its end still shows it."""
     named = set(report.gpus)
     return (
@@ -96,22 +96,22 @@ def is_right(report: Report, fault: PlantedFault, interval: int) -> bool:
     )
 
 
-def _blamed_for(fleet: BlindFleet, report: Report) -> tuple[str, ...]:
+def _blamed_for(fleet: BlindFleet, report: ReportedStraggler) -> tuple[str, ...]:
     """Return what may have caused a false alarm: the job's look-alikes, and a fault of which somebody else was accused."""
     looks = fleet.look_alikes[report.job]
     blamed = tuple(f"wrong GPU of: {fault.kind}" for fault in fleet.faults if fault.job == report.job and report.found >= fault.onset)
     return (*looks, *blamed)
 
 
-def _found(fleet: BlindFleet, fault: PlantedFault, report: Report | None) -> Found:
+def _detection(fleet: BlindFleet, fault: PlantedFault, report: ReportedStraggler | None) -> FaultDetection:
     if report is None:
-        return Found(fault, None, None)
+        return FaultDetection(fault, None, None)
     times = fleet.scrapes[fault.gpus[0]]
     passed = int(np.count_nonzero((times > fault.onset) & (times <= report.found)))
-    return Found(fault, passed, report.found - fault.onset)
+    return FaultDetection(fault, passed, report.found - fault.onset)
 
 
-def reports_of(fleet: BlindFleet, folder: Path) -> list[Report]:
+def reports_of(fleet: BlindFleet, folder: Path) -> list[ReportedStraggler]:
     """Return the stragglers that `ullage watch` tells of a fleet."""
     path = folder / "fleet.parquet"
     pq.write_table(pa.Table.from_batches([fleet.samples]), path)
@@ -120,7 +120,9 @@ def reports_of(fleet: BlindFleet, folder: Path) -> list[Report]:
     for gpu, host, index in _identities(fleet):
         places[(host, index)] = places[gpu] = gpu
     return [
-        Report(one["job"], tuple(places[gpu if gpu in places else (one["host"], gpu)] for gpu in one["gpus"]), _seconds(one["found"]))
+        ReportedStraggler(
+            one["job"], tuple(places[gpu if gpu in places else (one["host"], gpu)] for gpu in one["gpus"]), _seconds(one["found"])
+        )
         for one in answer["stragglers"]
     ]
 
@@ -153,24 +155,24 @@ def highest_rate(events: int, exposure: float) -> float:
     return value / 2 / exposure
 
 
-def summary(score: Score) -> dict[str, Any]:
+def summary(counts: FeedCounts) -> dict[str, Any]:
     """Return the figures of a feed, with their counts and 95 % intervals."""
-    visible = score.visible
+    visible = counts.visible
     found = [one for one in visible if one.seconds is not None]
-    in_time = [one for one in found if (one.scrapes <= SCRAPES if score.interval > 1 else one.seconds <= SECONDS)]
-    hidden_found = sum(one.seconds is not None for one in score.faults if not one.fault.visible)
-    alarms = len(score.false_alarms)
+    in_time = [one for one in found if (one.scrapes <= SCRAPES if counts.interval > 1 else one.seconds <= SECONDS)]
+    hidden_found = sum(one.seconds is not None for one in counts.faults if not one.fault.visible)
+    alarms = len(counts.false_alarms)
     precision = len(found) / max(1, len(found) + alarms)
     recall = len(found) / max(1, len(visible))
-    days = score.gpu_seconds / DAY_OF_500_GPUS
+    days = counts.gpu_seconds / DAY_OF_500_GPUS
     delays = sorted(one.seconds for one in found)
-    kinds = sorted({one.fault.kind for one in score.faults}) + sorted({one.fault.course for one in score.faults})
+    kinds = sorted({one.fault.kind for one in counts.faults}) + sorted({one.fault.course for one in counts.faults})
     rows = {}
     for kind in kinds:
-        own = [one for one in score.faults if kind in (one.fault.kind, one.fault.course) and (one.fault.visible or kind == one.fault.kind)]
+        own = [one for one in counts.faults if kind in (one.fault.kind, one.fault.course) and (one.fault.visible or kind == one.fault.kind)]
         rows[kind] = (sum(one.seconds is not None for one in own), sum(one in in_time for one in own), len(own))
     return {
-        "feed_seconds": score.interval, "fleets": score.fleets, "days_of_500_gpus": days, "faults": len(visible),
+        "feed_seconds": counts.interval, "fleets": counts.fleets, "days_of_500_gpus": days, "faults": len(visible),
         "found": len(found), "false_alarms": alarms,
         "precision": precision, "precision_interval": interval_of_share(len(found), len(found) + alarms),
         "recall": recall, "recall_interval": interval_of_share(len(found), len(visible)),
@@ -183,9 +185,9 @@ def summary(score: Score) -> dict[str, Any]:
         "delay_90_seconds": delays[int(0.9 * (len(delays) - 1))] if delays else None,
         "false_alarms_a_day": alarms / days, "false_alarms_a_day_at_most": highest_rate(alarms, days),
         "by_kind": rows, "hidden_found": hidden_found,
-        "false_alarms_by_look": dict(Counter("+".join(why) or "nothing" for _, _, why in score.false_alarms).most_common()),
+        "false_alarms_by_look": dict(Counter("+".join(why) or "nothing" for _, _, why in counts.false_alarms).most_common()),
         "false_alarms_of_longer_sequences_alone": sum(set(why) <= {"longer sequences", "unequal sequences", "long shard"} and bool(why)
-                                                      for _, _, why in score.false_alarms),
+                                                      for _, _, why in counts.false_alarms),
     }  # fmt: skip
 
 
@@ -220,12 +222,12 @@ def main() -> None:
     options = parser.parse_args()
     everything = []
     for interval in options.feed or list(FEEDS):
-        score, began = Score(interval), time.process_time()
+        counts, began = FeedCounts(interval), time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             for seed in list(SEEDS[options.seeds])[: options.count]:
                 fleet = blind_fleet(seed, interval, **FEEDS[interval])
-                score.add(fleet, reports_of(fleet, Path(folder)))
-        everything.append(summary(score))
+                counts.add(fleet, reports_of(fleet, Path(folder)))
+        everything.append(summary(counts))
         print_summary(everything[-1])
         print(f"  {time.process_time() - began:.0f} s of CPU", flush=True)
     if options.json:
