@@ -553,3 +553,14 @@ def test_names_are_stored_for_so_many_days_and_not_again_when_they_come_late(tmp
     assert names_after(start=3 * 2880, user="bob", host="n2", job="4712") == {NO_LONGER_KNOWN, "bob"}
     monkeypatch.setattr("ullage.service.follow.MANY_PARTS", 1000)
     assert names_after(start=100, user="eve", host="n3", job="4713") == {NO_LONGER_KNOWN, "bob"}
+
+
+@pytest.mark.parametrize(("ahead_ms", "said"), [(HOUR_MS, False), (HOUR_MS + 1, True)])
+def test_pages_say_that_a_sample_is_later_than_now(tmp_path: Path, ahead_ms: int, said: bool) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    store.append([hour(minutes=5)])
+    window = store.window()
+    assert window is not None
+    for live in (True, False):  # a store that lies still may be of a simulated fleet
+        state = ServiceState(WatchedStore(store.path, live=live), clock=lambda: (window[1] - ahead_ms) / 1000)
+        assert any("later than now" in doubt for doubt in state.page_state().doubts) == (said and live)

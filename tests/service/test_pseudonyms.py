@@ -24,6 +24,7 @@ from ullage.service.start import access_of
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.sources.source import Options
+from ullage.store.hidden_names import hidden_fields
 from ullage.store.store import Store
 from ullage.tables import JOBS
 
@@ -113,6 +114,7 @@ def test_a_service_shows_pseudonyms_alone_and_roles_and_reports_go_by_names(tmp_
         kept = hidden.of("job", "secret-job")
         assert Store.open(tmp_path / "store").jobs()["job"].to_pylist() == [kept]
         assert "secret-job" not in client.log.getvalue()
+        assert hidden_fields(tmp_path / "store") == ("job", "user")  # so that no command brings names
 
 
 @pytest.mark.parametrize(("key", "says"), [(None, "need a key"), ("", "need a key"), ("   ", "need a key"), ("short", "fewer than 16")])

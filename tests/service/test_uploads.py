@@ -144,6 +144,7 @@ def test_where_it_is_not_said_profiles_are_taken_on_this_machine_alone(tmp_path:
     with service(ServiceSettings(source=str(small_store(tmp_path)), uploads="off")) as asking:
         assert asking("/upload").status == 404 and 'href="/upload"' not in asking("/doctor").text
         assert asking("/api/v1/uploads", "POST", KIND, b"x").status == 404
+        assert "/api/v1/uploads" not in asking("/openapi.json").json["paths"]
 
 
 def bomb(size: int) -> bytes:

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 
 from ullage.cli._parts import question_or_group
 from ullage.errors import UllageError
+from ullage.render.store import RetainedStore, retained_view
 from ullage.store.durable import locked
 from ullage.store.parts import read_part
 from ullage.store.reading import open_settled
 from ullage.store.store import Store
 from ullage.sums.windows import settle
 from ullage.tables import FIELDS, JOBS, SETTLED, Flag, samples
+from ullage.views.text import text
 
 DAY = 86_400_000
 START = 20_000 * DAY  # 2024-10-04 00:00 UTC
@@ -305,6 +307,23 @@ def test_retention_counts_from_the_newest_sample(store: Store) -> None:
     assert [p.day for p in store.manifest().parts] == ["2024-10-06", "2024-10-07", "2024-10-08"]
     assert (kept.rows_dropped, kept.files_removed) == (240, 4)
     assert content(store).num_rows == 360
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(0, False), (HOUR, False), (HOUR + 1, True), (400 * DAY, True)])
+def test_one_host_whose_clock_is_ahead_drops_nobodys_samples(tmp_path: Path, ahead: int, said: bool) -> None:
+    now = START + 5 * DAY
+    store = Store.open(tmp_path / "store", create=True, now=lambda: now)
+    for day in range(5):
+        store.append(made(every_30_s(day * DAY, day * DAY + HOUR)))
+    store.append(made([5 * DAY + ahead], gpus=("b",)))
+    ended = {name: datetime.fromtimestamp((START + day * DAY) / 1000, UTC) for name, day in (("old", 1), ("new", 4))}
+    store.add_jobs(records(*({"job": name, "end": end} for name, end in ended.items())))
+    kept = store.retain(2, grace_ms=0)
+    # two days before now is day 3, 00:00: days 3, 4, and what is ahead, stay
+    assert sorted({p.first for p in store.manifest().parts}) == [START + day for day in (3 * DAY, 4 * DAY, 5 * DAY + ahead)]
+    assert kept.newest_ahead == (START + 5 * DAY + ahead if said else None)
+    assert store.jobs()["job"].to_pylist() == ["new"]
+    assert ("the clock of its host is wrong" in text(retained_view(RetainedStore(kept)))) == said
 
 
 def test_retention_of_no_day_at_all_is_refused(store: Store) -> None:

@@ -65,7 +65,10 @@ def view(report: StoreContents) -> View:
 
 
 class StoreUpkeepDocument(Document):
-    """The answer of `ullage store compact` and `ullage store retain`: parts and bytes before and after, and what was dropped."""
+    """The answer of `ullage store compact` and `ullage store retain`: parts and bytes before and after, and what was dropped.
+
+    `newest_ahead` is the time of the newest sample (ms since 1970, UTC) where it lies ahead of the clock: days are then counted from now.
+    """
 
     parts_before: int
     parts_after: int
@@ -74,6 +77,7 @@ class StoreUpkeepDocument(Document):
     rows_dropped: int
     files_removed: int
     parts_added_up: int
+    newest_ahead: int | None
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,13 @@ def retained_view(report: RetainedStore) -> View:
     kept = report.upkeep
     dropped = kept.parts_before - kept.parts_after
     answer = Headline(f"{counted(kept.rows_dropped, 'sample')} dropped", f" with {dropped:,} of {counted(kept.parts_before, 'part')}")
-    return View("store-upkeep", "Store", answer, basis=_removed(kept))
+    notes = [] if kept.newest_ahead is None else [f"{words_of_newest_ahead(kept.newest_ahead)}: days are counted back from now"]
+    return View("store-upkeep", "Store", answer, basis=_removed(kept), notes=notes)
+
+
+def words_of_newest_ahead(newest: int) -> str:
+    """Return what is wrong where the newest sample (ms) lies ahead of the clock."""
+    return f"the newest sample is of {moment(newest)} UTC, later than now: the clock of its host is wrong, or the one of this machine"
 
 
 def _removed(kept: Kept) -> list[str]:

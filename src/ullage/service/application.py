@@ -151,11 +151,8 @@ class Service:
 
     async def openapi(self, http: HttpRequest) -> Response:
         """Describe the API."""
-        raises = self.alerting is not None
-        response: Response = await self.book.beside(
-            lambda: self.packer.response(openapi_document(raises).encode(), KINDS["json"], {}, http.headers)
-        )
-        return response
+        alerts, uploads = self.alerting is not None, self.uploads is not None
+        return await self._packed(http, lambda: openapi_document(alerts, uploads).encode(), "json")
 
     async def metrics(self, http: HttpRequest) -> Response:
         """Say for a Prometheus how full the fleet is, and how the service is."""

@@ -173,6 +173,8 @@ class Follower:
         A source that fails keeps no other one waiting.
         """
         store, rows, failures = Store.open(self.plan.store, create=True), 0, list[UllageError]()
+        if self.plan.pseudonyms is not None:
+            store.hide_names(self.plan.pseudonyms.fields)
         self._name_limits = store.name_limits(self.plan.keep_names, round(self._clock() * 1000))
         files = [source for source in self.plan.sources if not is_url_or_live_source(source)]
         pulls = [[source] for source in self.plan.sources if source not in files]
@@ -282,8 +284,8 @@ class Follower:
             return
         self._compacted = time.monotonic()
         store.compact()
-        if self.plan.keep_days:
-            store.retain(self.plan.keep_days)
+        if self.plan.keep_days and (newest := store.retain(self.plan.keep_days).newest_ahead) is not None:
+            self.log("samples ahead of the clock", {"newest": iso(newest), "kept": f"{self.plan.keep_days} days before now"})
         if self.plan.keep_names:
             store.forget_names(self.plan.keep_names, round(self._clock() * 1000))
 

@@ -29,15 +29,15 @@ _WRONG = {
 
 
 @cache
-def openapi_document(alerts: bool = False) -> str:
-    """Return the document, OpenAPI 3.1; with `alerts` it has the addresses of a service that raises them."""
+def openapi_document(alerts: bool = False, uploads: bool = False) -> str:
+    """Return the document, OpenAPI 3.1, of a service that raises `alerts`, and takes `uploads`, or not."""
     parts: dict[str, Any] = {"Problem": _PROBLEM}
     paths = {_path(one): {"get": _operation(one, parts)} for one in SERVED.values()} | (_alert_paths(parts) if alerts else {})
     return json_text(
         {
             "openapi": "3.1.0",
             "info": {"title": "Ullage", "version": ullage.__version__, "description": "How far GPUs fall short of full."},
-            "paths": paths | _OWN | _UPLOADS | {"/api/v1/reported": {"post": _reported(parts)}},
+            "paths": paths | _OWN | (_UPLOADS if uploads else {}) | {"/api/v1/reported": {"post": _reported(parts)}},
             "components": {"schemas": parts, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         }
     )

@@ -16,10 +16,10 @@ import pyarrow as pa
 from ullage.errors import UllageError
 from ullage.job_names import joined_names, plain_name, separate_names
 from ullage.reports.fleet.where import Condition, FieldTest
+from ullage.store.hidden_names import LETTERS
 
 HIDDEN = ("user", "namespace", "job", "name", "pod", "container")  # fields that may have pseudonyms; a job's name stands in its records
 SHORTEST_KEY = 16  # characters: a shorter key can be guessed, and names with it
-LETTERS = 12  # of a pseudonym, 60 bits: of a million names two are the same once in two million stores
 
 
 @dataclass(frozen=True)

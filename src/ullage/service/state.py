@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ullage.render.store import words_of_newest_ahead
 from ullage.service.pages import PageState
 from ullage.service.watched import WatchedStore
+from ullage.store.upkeep import is_ahead
 from ullage.views.declared import iso
 
 MINUTE_MS = 60_000
@@ -97,6 +99,13 @@ class ServiceState:
         return words
 
     def _doubts(self) -> list[str]:
+        window = self.store.window()
+        if not self.store.live or window is None or not is_ahead(window[1], round(self.clock() * 1000)):
+            return self._doubts_of_source()
+        words = words_of_newest_ahead(window[1])
+        return [*self._doubts_of_source(), f"{words[:1].upper()}{words[1:]}."]
+
+    def _doubts_of_source(self) -> list[str]:
         following = self.following
         if following is None:
             problem = self.store.problem()

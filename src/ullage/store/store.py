@@ -5,6 +5,7 @@ samples/day=2026-08-10/part-<hash>.parquet   rows of `tables.SETTLED`, sorted by
 tails/part-<hash>.parquet               each device's range and last rows in that part
 rollups/part-<hash>.*.parquet           what a report adds up over that part (`store.rollups`)
 jobs.parquet                            job records (`tables.JOBS`)
+pseudonyms.json                         fields whose names are not kept (`store.hidden_names`)
 units.json                              in which unit exporters write their ratios (`sums.ratio_units`)
 lock                                    held by the one writer
 """
@@ -12,7 +13,7 @@ lock                                    held by the one writer
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,8 @@ from ullage.errors import UllageError
 from ullage.store import append, jobs, upkeep
 from ullage.store.append import Appended
 from ullage.store.durable import Hook, locked, make_folder, nothing, refused
+from ullage.store.hidden_names import NAME as HIDDEN
+from ullage.store.hidden_names import hidden_fields, hide_names, refuse_names
 from ullage.store.manifest import NAME, Manifest, StoreFolder, StorePart
 from ullage.store.old_names import forget_old_names, name_limits
 from ullage.store.parts import read_tails
@@ -34,7 +37,7 @@ from ullage.store.spark_session import DUCKDB
 from ullage.sums.windows import SILENCE_MS
 from ullage.written_values import expanded_path
 
-OURS = frozenset({NAME, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
+OURS = frozenset({NAME, HIDDEN, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,11 @@ class Store:
         rows again skips what is stored: the same content never changes the store. Give one iterable rather than many
         calls: scrapes that are cut between two batches are then put together before they are written. When the
         iterable raises UllageError, what came before is stored, and then it is raised.
-        `gap_ms` is the longest time that a sample may stand for (see `windows.settle`).
+        `gap_ms` is the longest time that a sample may stand for (see `windows.settle`). Names of fields that are hidden are refused.
         """
         batches = [rows] if isinstance(rows, pa.Table | pa.RecordBatch) else rows
         with self._lock():
-            return append.append(self._folder, batches, self.now, gap_ms=gap_ms, chunk_rows=chunk_rows)
+            return append.append(self._folder, self._without_names(batches), self.now, gap_ms=gap_ms, chunk_rows=chunk_rows)
 
     def add_jobs(self, records: pa.Table) -> int:
         """Store job records (`tables.JOBS`) and return how many there are now.
@@ -117,7 +120,21 @@ class Store:
         Records of one job, host, index, gpu and start are one; the later ones' values replace the earlier ones'.
         """
         with self._lock():
+            refuse_names(self.path, records, hidden_fields(self.path))
             return jobs.add(self._folder, records)
+
+    def hide_names(self, fields: Iterable[str]) -> None:
+        """Refuse from now on whatever brings names of some fields: pseudonyms stand in their place."""
+        if not {*fields} <= {*hidden_fields(self.path)}:
+            with self._lock():
+                hide_names(self.path, fields)
+
+    def _without_names(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table | pa.RecordBatch]:
+        """Yield tables of which none has a name that is not kept. Raises UllageError for one that has."""
+        hidden = hidden_fields(self.path)
+        for table in tables:
+            refuse_names(self.path, table, hidden)
+            yield table
 
     def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
         """Return an Ibis table of `tables.SETTLED` as stored now, with since < time <= until (ms), asked by DuckDB.
@@ -205,11 +222,11 @@ class Store:
             return upkeep.compact(self._folder, self.now, **options)
 
     def retain(self, days: int, **options: int) -> upkeep.Kept:
-        """Drop samples, and jobs that ended, more than `days` days before the newest sample (see `upkeep.retain`)."""
+        """Drop samples, and jobs that ended, more than `days` days before the newest sample that is not ahead (see `upkeep.retain`)."""
         if days < 1:
             raise UllageError(f"{days} days can't be kept", "keep at least 1 day")
         with self._lock():
-            limit = upkeep.oldest_kept(self.manifest(), days)
+            limit = upkeep.oldest_kept(self.manifest(), days, self.now())
             kept = upkeep.retain(self._folder, days, self.now, **options)
             jobs.drop(self._folder, limit)
             return kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ullage.store.devices import untangled
@@ -20,11 +20,15 @@ from ullage.store.rollups import files_of
 from ullage.units import DAY_MS, HOUR_MS
 
 GRACE_MS = HOUR_MS  # how long a replaced file stays for a query that began before
+AHEAD_MS = HOUR_MS  # by which a sample may lie ahead of the clock without a word: clocks that are kept differ by seconds
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What upkeep did: parts and bytes before and after, rows dropped, leftover files removed."""
+    """What upkeep did: parts and bytes before and after, rows dropped, leftover files removed.
+
+    `newest_ahead` is the time of the newest sample (ms) where it lies ahead of the clock; days are then counted back from now.
+    """
 
     parts_before: int
     parts_after: int
@@ -32,6 +36,7 @@ class Kept:
     bytes_after: int
     rows_dropped: int
     files_removed: int
+    newest_ahead: int | None = None
 
 
 def compact(folder: StoreFolder, now: Callable[[], int], *, part_rows: int = PART_ROWS, grace_ms: int = GRACE_MS) -> Kept:
@@ -54,18 +59,29 @@ def retain(folder: StoreFolder, days: int, now: Callable[[], int], *, grace_ms: 
     """Drop the parts of days that ended more than `days` days before the newest sample; return what was done.
 
     "Old" is measured from the newest sample and not from the clock, so that a store of last year's recordings does not
-    vanish. The caller holds the lock.
+    vanish; from the clock where a sample lies ahead of it, so that one host with a wrong clock does not drop all the
+    others' samples. The caller holds the lock.
     """
-    before = folder.read()
-    limit = oldest_kept(before, days)
+    before, at = folder.read(), now()
+    limit = oldest_kept(before, days, at)
     old = tuple(p for p in before.parts if p.last < limit)
     manifest = folder.replace(before, old, (), now()) if old else before
-    return _kept(before, *clean(folder, manifest, now, grace_ms))
+    kept, newest = _kept(before, *clean(folder, manifest, now, grace_ms)), _newest(before)
+    return replace(kept, newest_ahead=newest if is_ahead(newest, at) else None)
 
 
-def oldest_kept(manifest: Manifest, days: int) -> int:
+def oldest_kept(manifest: Manifest, days: int, now: int) -> int:
     """Return the time (ms) before which samples are dropped when `days` days are kept."""
-    return max((p.last for p in manifest.parts), default=0) - days * DAY_MS
+    return min(_newest(manifest), now) - days * DAY_MS
+
+
+def is_ahead(newest: int, now: int) -> bool:
+    """Return whether a sample's time (ms) lies so far ahead of the clock that one of the two clocks is wrong."""
+    return newest > now + AHEAD_MS
+
+
+def _newest(manifest: Manifest) -> int:
+    return max((p.last for p in manifest.parts), default=0)
 
 
 def clean(folder: StoreFolder, manifest: Manifest, now: Callable[[], int], grace_ms: int = GRACE_MS) -> tuple[Manifest, int]:
