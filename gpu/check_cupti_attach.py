@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu import apart
 from gpu.check import Findings, check
-from gpu.cupti_attach_program import FEW, FIRST, FRESH, RESUMED, SECOND, STAGES
+from gpu.cupti_attach_program import FEW, FIRST, FRESH, PAUSED_GRAPHS, RESUMED, SECOND, STAGES
 from gpu.cupti_recording import seen
 from gpu.cupti_tools import has_pytorch, library, needs_recorder, refusal_words, settings, simulated
 from gpu.machine import Machine
@@ -20,8 +20,8 @@ LIMIT = 12.0  # seconds for one stage: it needs two, with PyTorch some more
 PARTS = {"first": FIRST + RESUMED, "second": SECOND, "fresh": FRESH}  # kernels that each recording of "attach" should have
 YES, NEW_CONTEXT, NO = "yes", "only before a new context", "no"  # how often the recorder comes in
 EXPECTED = {"attach": sum(PARTS.values()), "subscribers": FEW, "fork": 3 * FEW, "profiler": 2 * FEW, "plain": FEW}
-WITH_PYTORCH = ("profiler", "graphs")
-GRAPH_PARTS = ("before", "recorded", "stopped", "after")
+WITH_PYTORCH = ("profiler", "graphs", *(f"graphs_{first}" for first in PAUSED_GRAPHS))
+GRAPH_PARTS = ("before", "recorded", "stopped", "resumed", "after")
 ANYBODY = 0o755
 NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a program tells, what a row has no room for
 
@@ -37,6 +37,9 @@ NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a progr
         "kineto_kernels": "kernels that PyTorch's profiler saw while the recorder was attached, of 5",
         "beside_kineto": "kernels recorded beside PyTorch's profiler, of 10",
         "graphs": "until when a program that replays CUDA graphs lived: before, recorded, stopped, after (the recorder left: as it should)",
+        "graphs_again": "after a pause, of graphs launched before it, made before it and made in it: until when the first program that did "
+        "not live to its end did (after: all did)",
+        "graphs_forced": "until when a program lived that made a graph in a pause and for which whole graphs were asked for nonetheless",
         "tracing_said": "what permissions say of tracing: yes, no, perhaps",
         "tracing_plain": "kernels recorded for a user without privileges, as a share (–: the stage could not run)",
         "counters_said": "what permissions say of counters",
@@ -48,6 +51,7 @@ NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a progr
         "stage": "what was tried",
         "launched": "kernels that are to be recorded",
         "recorded": "kernels",
+        "graphs": "CUDA graphs recorded as a whole",
         "recordings": "files",
         "ended": "of them, with an END",
         "said": "what the program told",
@@ -90,6 +94,7 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> di
             "stage": stage,
             "launched": EXPECTED.get(stage, 0),
             "recorded": sum(len(recording.of(ActivityKind.CONCURRENT_KERNEL)) for recording in found),
+            "graphs": sum(len(recording.of(ActivityKind.GRAPH_TRACE)) for recording in found),
             "recordings": len(found),
             "ended": sum(recording.end is not None for recording in found),
             "said": ", ".join(f"{name}: {value}" for name, value in facts.items()),
@@ -126,7 +131,9 @@ def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
         "children": rows["fork"]["recordings"] - 1,
         "kineto_kernels": told.get("profiler", {}).get("kineto_kernels"),
         "beside_kineto": rows["profiler"]["recorded"] if "profiler" in rows else None,
-        "graphs": next((part for part in reversed(GRAPH_PARTS) if told["graphs"].get(part)), NO) if "graphs" in told else None,
+        "graphs": _lived(told, "graphs"),
+        "graphs_again": min((_lived(told, f"graphs_{first}") for first in PAUSED_GRAPHS[:-1]), key=(None, NO, *GRAPH_PARTS).index),
+        "graphs_forced": _lived(told, f"graphs_{PAUSED_GRAPHS[-1]}"),
         "tracing_said": said.get("tracing"),
         "tracing_plain": _share(plain) if told["plain"].get("traced") else None,
         "counters_said": said.get("counters"),
@@ -134,6 +141,11 @@ def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
         "counters_plain": told["plain"].get("counted") is not None if told["plain"].get("traced") else None,
         "admin_only": any("RmProfilingAdminOnly" in one["what"] for one in told["plain"].get("report", said).get("findings", [])),
     }
+
+
+def _lived(told: dict[str, dict[str, Any]], stage: str) -> str | None:
+    """Return the last part of a stage with graphs that its program lived to see; None: the stage was not tried."""
+    return next((part for part in reversed(GRAPH_PARTS) if told[stage].get(part)), NO) if stage in told else None
 
 
 def _share(row: dict[str, Any]) -> float:
@@ -147,8 +159,9 @@ def _wrong(found: dict[str, Any]) -> list[str]:
         said.append("the recorder did not come in a second time")
     if found["children"]:
         said.append(f"children that did nothing with CUDA left {found['children']} recordings")
-    if found["graphs"] not in (None, GRAPH_PARTS[-1]):
-        said.append(f"a program that replays CUDA graphs lived until '{found['graphs']}'")
+    for name in ("graphs", "graphs_again"):
+        if found[name] not in (None, GRAPH_PARTS[-1]):
+            said.append(f"a program that replays CUDA graphs lived until '{found[name]}'")
     if found["counters_said"] == "no" and found["counters"]:
         said.append("permissions say that counting is forbidden, and it works")
     if found["counters_said"] == "yes" and found["counters"] is False:

@@ -7,6 +7,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpu.cupti_tools import refusal
 from gpu.cupti_training_program import Step
 from ullage.cupti import permissions
 from ullage.cupti.counters.ranges import Ranges
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.errors import UllageError
@@ -27,13 +29,14 @@ EACH = 500  # µs of a kernel
 BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND, FRESH = 3, 5, 2, 4, 6, 7, 8  # kernels of the parts of "attach"
 FEW = 5  # kernels of the other stages
 REPLAYS = 1000  # of each graph in a part of "graphs"
+PAUSED_GRAPHS = ("launched", "made", "paused", "forced")  # when a graph came up that is replayed after a pause
 NOBODY = 65534  # a user without privileges
 CYCLES = "sm__cycles_active.sum"
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)  # CUpti_CallbackFunc
 
 
 def main(stage: str, folder: str) -> None:
-    """Run a stage: "attach", "subscribers", "fork", "profiler", "graphs", "counters", "plain"."""
+    """Run a stage: "attach", "subscribers", "fork", "profiler", "graphs", "counters", "plain", "graphs_launched"…"""
     try:
         STAGES[stage](Path(folder))
     except UllageError as error:
@@ -141,6 +144,29 @@ def graphs(folder: Path) -> None:
     replayed(torch, replays, "after")
 
 
+def paused_graphs(folder: Path, *, first: str) -> None:
+    """Replay a graph of PyTorch that is recorded as a whole, before, in and after a pause: one that was launched before it ("launched"),
+    one made before it ("made"), or one made in it ("paused"), for which the recorder does without whole graphs from then on. "forced" asks
+    CUPTI for them nonetheless, which kills the program under some releases."""
+    import torch
+
+    session.start(folder, graphs="whole")
+    replays = [replayed_pass(torch)]
+    replayed(torch, replays, "recorded")
+    if first == "made":
+        replays.append(replayed_pass(torch))
+    session.stop()
+    if first in ("paused", "forced"):
+        replays.append(replayed_pass(torch))
+    replayed(torch, replays, "stopped")
+    session.start()
+    if first == "forced":
+        find().ask("cuptiActivityEnable", int(ActivityKind.GRAPH_TRACE))
+    replayed(torch, replays, "resumed")
+    session.detach()
+    replayed(torch, replays, "after")
+
+
 def replayed(torch: Any, replays: list[Step], part: str) -> None:
     """Replay each graph many times, and tell that the program is still there."""
     for _ in range(REPLAYS):
@@ -182,5 +208,5 @@ def plain(folder: Path) -> None:
 
 STAGES: dict[str, Callable[[Path], Any]] = {
     "attach": attach, "subscribers": subscribers, "fork": fork, "profiler": profiler, "graphs": graphs,
-    "counters": counters, "plain": plain,
+    "counters": counters, "plain": plain, **{f"graphs_{first}": partial(paused_graphs, first=first) for first in PAUSED_GRAPHS},
 }  # fmt: skip

@@ -234,10 +234,12 @@ class Programs:
         if stage in counts:
             self.kernels(folder, counts[stage] * attaching.FEW)
         report = {"tracing": "yes", "counters": "yes", "findings": []}
+        graphs = dict.fromkeys(GRAPH_PARTS, True)
         return {
             "subscribers": {"second_subscriber": "refused with 39"},
             "profiler": {"kineto_kernels": attaching.FEW},
-            "graphs": dict.fromkeys(GRAPH_PARTS, True),
+            **dict.fromkeys(("graphs", "graphs_launched", "graphs_made", "graphs_paused"), graphs),
+            "graphs_forced": {"recorded": True, "stopped": True},
             "counters": {"report": report, "counted": 1e6},
             "plain": {"user": 65534, "traced": True, "report": report, "refused": "the driver keeps counters for the administrator"},
         }.get(stage, {})

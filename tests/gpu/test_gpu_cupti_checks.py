@@ -111,12 +111,15 @@ def test_a_program_that_crashes_is_told_and_one_that_hangs_ends_the_check():
     assert len(world.programs.ran) == 1, "the next would hang, too"
 
 
-@pytest.mark.parametrize("last", ["before", "recorded", "stopped"])
-def test_a_program_that_its_graphs_killed_is_told_with_when(last):
+@pytest.mark.parametrize(("stage", "answer"), [("graphs", "graphs"), ("graphs_made", "graphs_again"), ("graphs_paused", "graphs_again")])
+@pytest.mark.parametrize("last", ["before", "recorded", "stopped", "resumed"])
+def test_a_program_that_its_graphs_killed_is_told_with_when(stage, answer, last):
     parts = check_cupti_attach.GRAPH_PARTS
-    assert found("cupti_attach").answers["graphs"] == "after"
+    answers = found("cupti_attach").answers
+    assert [answers[name] for name in ("graphs", "graphs_again", "graphs_forced")] == ["after", "after", "stopped"]
     lived = {part: parts.index(part) <= parts.index(last) for part in parts}
-    assert found("cupti_attach", change={("attach", "graphs"): lived}).wrong == [f"a program that replays CUDA graphs lived until '{last}'"]
+    findings = found("cupti_attach", change={("attach", stage): lived})
+    assert findings.answers[answer] == last and findings.wrong == [f"a program that replays CUDA graphs lived until '{last}'"]
 
 
 def test_training_without_ranges_or_with_another_walk_fails():

@@ -10,9 +10,12 @@ from ullage.cupti.kinds import ActivityKind
 GRAPH, KERNEL = ActivityKind.GRAPH_TRACE, ActivityKind.CONCURRENT_KERNEL
 WHOLE = ",".join(map(str, [*KINDS, int(GRAPH)]))
 REPLAY = """
-def replay(): assert cuda.cuGraphLaunch(ctypes.c_void_p(7), None) == 0; cuda.cudaDeviceSynchronize()
+def replay(graph=7): assert cuda.cuGraphLaunch(ctypes.c_void_p(graph), None) == 0; cuda.cudaDeviceSynchronize()
+def make(graph): assert cuda.cuGraphInstantiateWithFlags(ctypes.byref(ctypes.c_void_p()), ctypes.c_void_p(graph), 0) == 0
 double = ctypes.CDLL(os.environ["ULLAGE_CUPTI"])
 """
+WITHOUT_CONTEXT = "context = ctypes.c_void_p(); cuda.cuCtxGetCurrent(ctypes.byref(context)); assert cuda.cuCtxDestroy_v2(context) == 0; "
+WITH_CONTEXT = "assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0"
 
 
 def after(folder, code, **environment):
@@ -46,3 +49,15 @@ def test_a_recorder_that_comes_after_a_context_records_the_kernels_of_graphs_wha
     assert (len(recorded.records(GRAPH)), len(recorded.records(KERNEL))) == (0, 2)
     assert recorded.info["kinds"][str(int(GRAPH))] != 0
     assert any("graphs" in problem["detail"] for problem in recorded.info["problems"] if problem["what"] == "cuptiActivityEnable")
+
+
+@pytest.mark.parametrize(("paused", "whole"), [("launch()", 3), ("replay(7); replay(8)", 3), ("make(9)", 1), ("make(9); replay(9)", 1)])
+def test_after_a_pause_whole_graphs_are_recorded_only_where_no_graph_was_made_in_it(paused, whole, tmp_path):
+    attach = f"{WITHOUT_CONTEXT}os.environ['ULLAGE_KINDS'] = {WHOLE!r}; r.attach({str(tmp_path / 'rec')!r}); {WITH_CONTEXT}"
+    last = "make(9); replay(9)" if whole == 1 else "replay(8)"
+    code = f"{attach}\nmake(8); replay(7); r.stop(); {paused}; r.start(); replay(7); {last}; r.stop(); r.start(); r.detach(); {last}"
+    _, (recorded,) = after(tmp_path, code)
+    assert (len(recorded.records(GRAPH)), len(recorded.records(KERNEL))) == (whole, 2 * (3 - whole))
+    details = [one["detail"] for one in recorded.info["problems"] if one["what"] == "cuptiActivityEnable"]
+    assert len(details) == (whole == 1) and all("paused" in detail for detail in details)
+    assert (recorded.info["kinds"][str(int(GRAPH))] == 0) == (whole == 3)

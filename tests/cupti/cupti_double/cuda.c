@@ -231,17 +231,28 @@ int cuMemsetD8_v2(void *to, unsigned char value, size_t bytes) {
     TELL(cupti_double_memset, bytes, correlation, 7, start, end);
     LEAVE(DRIVER_API, 249, NULL, 0);
 }
-/* As CUPTI 13.0 does on an H200: a graph that was launched before graphs were to be recorded as a whole crashes the program, and so does one
- * that was launched under CUPTI once cuptiFinalize has taken it away. (In how many programs it did, and when not: see gpu/check_cupti_attach.) */
+/* As CUPTI 13.0 does on an H200: a graph that was made while graphs weren't to be recorded as a whole crashes the program once they are, and so
+ * does one that was launched under CUPTI once cuptiFinalize has taken it away. (In how many programs it did, and when not: see
+ * gpu/check_cupti_attach.) A graph is its number, and made when it is launched at the latest. */
+enum { GRAPHS = 64, AS_KERNELS = 1, AS_A_WHOLE };
+static char graphs_made[GRAPHS];
+static void graph_made(void *graph, int whole) {
+    char *how = &graphs_made[(uintptr_t)graph % GRAPHS];
+    if (!*how) *how = whole ? AS_A_WHOLE : AS_KERNELS;
+}
 static void crash_where_cupti_does(void *graph) {
-    enum { GRAPHS = 64, AS_KERNELS = 1, AS_A_WHOLE };
-    static char first[GRAPHS];
-    char *at = &first[(uintptr_t)graph % GRAPHS], how = AS_KERNELS;
     int whole = 0, gone = 0;
     TELL(cupti_double_graphs_now, &whole, &gone);
-    if (whole) how = AS_A_WHOLE;
-    if (gone || (*at == AS_KERNELS && whole)) abort();
-    if (!*at) *at = how;
+    graph_made(graph, whole);
+    if (gone || (graphs_made[(uintptr_t)graph % GRAPHS] == AS_KERNELS && whole)) abort();
+}
+int cuGraphInstantiateWithFlags(void **ready, void *graph, unsigned long long flags) {
+    int whole = 0, gone = 0;
+    (void)flags;
+    TELL(cupti_double_graphs_now, &whole, &gone);
+    graph_made(*ready = graph, whole);
+    TELL(cupti_double_resource, 18, here(), NULL);
+    return 0;
 }
 int cuGraphLaunch(void *graph, void *stream) {
     uint64_t end;

@@ -11,6 +11,10 @@
 
 enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20 };
 
+static const char GRAPHS_BEFORE[] = "CUDA graphs from before the recorder crash when they are recorded as a whole: their kernels are recorded";
+static const char GRAPHS_OF_PAUSE[] =
+    "CUDA graphs that were made while recording was paused crash when they are recorded as a whole: from here on the kernels of graphs are recorded";
+
 /* Why CUPTI is not called: it wasn't asked for or is not to be had; it belongs to the parent of a fork; it was given back; it didn't answer. */
 static _Atomic enum { NEVER, RUNNING, FORKED, DETACHED, SILENT } state;
 static struct { int kind, answer; bool on; } kinds[KINDS];
@@ -18,6 +22,7 @@ static int kind_count;
 static struct { int calls, refused, answer; } left_out; /* the last answer that was none of yes */
 static _Atomic uint64_t paused_since; /* 0: isn't */
 static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
+static uint64_t graphs_at_pause; /* as callbacks_graphs_made() told when whole graphs were recorded last */
 static bool by_driver; /* whether CUDA's driver brought the recorder in */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
 
@@ -128,8 +133,8 @@ static bool graphs_may_be_there(void) {
     return false;
 }
 
-static int refuse_whole_graphs(void) {
-    problem("cuptiActivityEnable", ABSENT, "graphs that were there before the recorder can't be recorded as a whole: their kernels are recorded");
+static int refuse_whole_graphs(const char *why) {
+    problem("cuptiActivityEnable", ABSENT, why);
     return ABSENT;
 }
 
@@ -143,7 +148,8 @@ static void enable_kinds(void) {
     for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
         long kind = strtol(at, &end, 10);
         if (end == at) break;
-        int answer = kind == GRAPH_TRACE && !whole ? refuse_whole_graphs() : configure_and_enable((int)kind); /* a refused kind is no failure: the answers are told */
+        /* a refused kind is no failure: the answers are told */
+        int answer = kind == GRAPH_TRACE && !whole ? refuse_whole_graphs(GRAPHS_BEFORE) : configure_and_enable((int)kind);
         kinds[kind_count].kind = (int)kind, kinds[kind_count].answer = answer, kinds[kind_count++].on = !answer;
     }
 }
@@ -242,10 +248,20 @@ static int switch_kind(int kind, bool on) {
     return answer;
 }
 
+/* A graph that was made while whole graphs weren't recorded is as one from before the recorder (seen with CUPTI 13.0 on an H200; one that was
+ * made before the pause is not, whenever it was launched first): from then on kernels are recorded. */
+static bool refuse_graphs_of_the_pause(__typeof__(&kinds[0]) kind, bool on) {
+    if (kind->kind != GRAPH_TRACE) return false;
+    if (!on) graphs_at_pause = callbacks_graphs_made();
+    if (!on || graphs_at_pause == callbacks_graphs_made()) return false;
+    kind->answer = refuse_whole_graphs(GRAPHS_OF_PAUSE), tell();
+    return true;
+}
+
 static int switched(bool on) {
     int first = 0, count = 0;
     for (int i = 0; i < kind_count; i++) {
-        if (kinds[i].answer || kinds[i].on == on) continue;
+        if (kinds[i].answer || kinds[i].on == on || refuse_graphs_of_the_pause(&kinds[i], on)) continue;
         int answer = switch_kind(kinds[i].kind, on);
         if (!answer) kinds[i].on = on, count++;
         else if (!first) first = answer;

@@ -32,10 +32,12 @@ static void detach(void) {
     atomic_store(&finalizing, false);
 }
 
-/* Whether the program has launched or instantiated a graph while CUPTI was there. */
+/* Whether the program has launched or instantiated a graph while CUPTI was there, and how many it has instantiated. */
 static _Atomic bool graphs;
+static _Atomic uint64_t graphs_made;
 
 bool callbacks_graphs(void) { return atomic_load(&graphs); }
+uint64_t callbacks_graphs_made(void) { return atomic_load(&graphs_made); }
 
 static bool is_of_graphs(int domain, uint32_t id) {
     if (domain == DOMAIN_RESOURCE) return id == GRAPH_INSTANTIATED;
@@ -66,6 +68,7 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     stalls_called(domain, id, data);
     if (domain == DOMAIN_RESOURCE && id == CONTEXT_CREATED) activity_context_made();
     if (is_of_graphs(domain, id)) atomic_store_explicit(&graphs, true, memory_order_relaxed);
+    if (domain == DOMAIN_RESOURCE && id == GRAPH_INSTANTIATED) atomic_fetch_add_explicit(&graphs_made, 1, memory_order_relaxed);
     if (!call || (domain != DOMAIN_DRIVER && domain != DOMAIN_RUNTIME)) return;
     if (is_of_graphs(domain, id) && !strstr(settings.callbacks, domain == DOMAIN_DRIVER ? "driver" : "runtime")) return;
     uint64_t now = monotonic();

@@ -303,6 +303,7 @@ void callbacks_detach(int (*finalize)(void)); /* at the next exit of a call */
 bool callbacks_detached(void);                /* whether one came; none comes later */
 void callbacks_watch_graphs(void);
 bool callbacks_graphs(void); /* whether the program has launched or made CUDA graphs under CUPTI */
+uint64_t callbacks_graphs_made(void); /* how many */
 
 /* counters.c: in place of activity, where ULLAGE_COUNTERS asks for it */
 bool counters_wanted(void);
