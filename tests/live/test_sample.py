@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from ullage.live.sampling.kinds import KINDS, GpuReader
 from ullage.live.sampling.readings_file import ParquetFile
 from ullage.live.sampling.sampler import Sampler
 from ullage.problems import Problems
-from ullage.sources.machine import GpuLibrary
+from ullage.sources.machine import DeviceProcess, GpuLibrary
 from ullage.sources.source import Options, read_samples
 from ullage.tables import samples
 
@@ -214,8 +215,6 @@ class Stalling:
         self.asked, self.go_on, self.count = threading.Event(), threading.Event(), 0
 
     def opened(self, *_):
-        from contextlib import nullcontext
-
         return nullcontext(GpuLibrary(self.read, shortest=0.0))
 
     def read(self, moment):
@@ -254,6 +253,40 @@ def test_a_library_that_breaks_in_the_middle_is_counted():
     told = read(Sampler(0.1, problems := Problems(), kinds=[GpuReader("NVML", broken.opened)]), 0.2)
     assert told == [[], []]
     assert problems.first == {"readings that failed": "NVML: ZeroDivisionError('division by zero')"}
+
+
+@pytest.mark.parametrize("broken", ["processes", "errors"])
+def test_processes_and_errors_fail_apart_and_keep_the_time_at_which_they_were_told(broken):
+    counts = {"processes": 0, "errors": 0, "read": 0}
+    times = []
+
+    def told(what, answer):
+        def ask():
+            counts[what] += 1
+            if what == broken and counts[what] > 1:
+                raise RuntimeError("not now")
+            return {("GPU-1", None): answer}
+
+        return ask
+
+    def read(moment):
+        times.append(moment)
+        return samples({"time": [moment], "gpu": ["GPU-1"], "index": pa.array([0], pa.int16())})
+
+    library = GpuLibrary(read, device_processes=told("processes", [DeviceProcess(41)]), health=told("errors", {"xid": 79.0}), shortest=0.0)
+    kind = GpuReader("NVML", lambda *_: nullcontext(library))
+    with Sampler(0.05, problems := Problems(), kinds=[kind], with_processes=True) as sampler:
+        [list(batches) for batches in sampler.readings(0.15)]
+    old, new = (sampler.device_processes, sampler.health) if broken == "processes" else (sampler.health, sampler.device_processes)
+    assert sampler.device_processes["GPU-1", None].value == [DeviceProcess(41)] and sampler.health["GPU-1", None].value == {"xid": 79.0}
+    assert old["GPU-1", None].time == times[0] < new["GPU-1", None].time
+    assert problems.dropped[f"readings of {broken} that failed"] >= 1 and len(problems.dropped) == 1
+
+
+def test_processes_are_known_where_a_reading_failed():
+    library = GpuLibrary(lambda moment: 1 / 0, device_processes=lambda: {("GPU-1", None): [DeviceProcess(41)]}, shortest=0.0)
+    sampler = Sampler(0.05, Problems(), kinds=[GpuReader("NVML", lambda *_: nullcontext(library))], with_processes=True)
+    assert read(sampler, 0.05) == [[]] and sampler.device_processes["GPU-1", None].value == [DeviceProcess(41)]
 
 
 def test_a_gpu_that_falls_off_the_bus_is_counted_and_the_others_go_on(machine):

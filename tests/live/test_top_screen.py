@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -21,12 +22,12 @@ from tests.live.test_top import BUSY, DARK, H100, IDLE, batch, run, watched
 from ullage.cli._keyboard import TerminalKeyboard
 from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
-from ullage.live.sampling.gpu_processes import GpuProcess, ProcessFacts
+from ullage.live.sampling.gpu_processes import LONGEST_COMMAND, GpuProcess, ProcessFacts
 from ullage.live.sampling.holders import ProcessOwners
 from ullage.render.top import WatchedMachine, fitted_view, listed, record, rows_to_choose_from
 from ullage.render.top_screen import PROCESS_SORTS, SORTS, TopScreen, pressed
 from ullage.sources.machine import DeviceProcess
-from ullage.sources.nvml_health import MOST_EVENTS, BoardHealth, device_processes
+from ullage.sources.nvml_health import MOST_EVENTS, SAMPLED_EVERY, BoardHealth, device_processes
 from ullage.sources.nvml_readings import NvmlDevice
 from ullage.views.text import text
 
@@ -227,11 +228,37 @@ def test_a_process_is_described_by_what_the_system_says(tmp_path):
     (tmp_path / "uptime").write_text("1075.00 9.0\n")
     facts = ProcessFacts(tmp_path, ProcessOwners(tmp_path), ticks=100.0, page=4096)
     held = {("GPU-0", None): [DeviceProcess(41, "C", 3e10, 0.5), DeviceProcess(99)]}
-    first, gone = facts.of(held, 10.0)
+    first, gone = facts.gpu_processes(held, 10.0)
     assert (first.command, first.cpu, first.host_memory, first.running) == ("python train.py", None, 512 * 4096, 75.0)
     assert first.parents == ((40, "torchrun"),) and (gone.command, gone.user, gone.parents) == (None, None, ())
     proc(tmp_path, 41, 40, 300, "python train.py")
-    assert facts.of(held, 12.0)[0].cpu == 1.5  # 300 ticks are 3 s of CPU time within 2 s
+    assert facts.gpu_processes(held, 12.0)[0].cpu == 1.5  # 300 ticks are 3 s of CPU time within 2 s
+
+
+@pytest.mark.parametrize("uptime", [None, "", "soon"])
+def test_where_no_uptime_can_be_read_it_is_not_known_how_long_a_process_runs(tmp_path, uptime):
+    proc(tmp_path, 41, 40, 0, "python train.py")
+    if uptime is not None:
+        (tmp_path / "uptime").write_text(uptime)
+    [found] = ProcessFacts(tmp_path, ProcessOwners(tmp_path)).gpu_processes({("GPU-0", None): [DeviceProcess(41)]}, 10.0)
+    assert found.running is None
+    [one] = json.loads(json.dumps(record(machine_with(None, found)), allow_nan=False))["processes"]
+    assert one["running"] is None and one["command"] == "python train.py"
+
+
+def test_secrets_in_command_lines_are_shown_in_no_list_and_no_document(tmp_path):
+    proc(tmp_path, 41, 40, 0, "python train.py --api-key s3cr3t --lr 1")
+    proc(tmp_path, 40, 1, 0, "env HF_TOKEN=s3cr3t torchrun https://me:s3cr3t@host/x")
+    found = ProcessFacts(tmp_path, ProcessOwners(tmp_path)).gpu_processes({("GPU-0", None): [DeviceProcess(41)]}, 10.0)
+    shown = on(machine_with(TopScreen(panel="processes", tree=True), *found), 200)
+    assert "python train.py --api-key … --lr 1" in shown and "env HF_TOKEN=… torchrun https://…@host/x" in shown
+    assert "s3cr3t" not in shown + json.dumps(record(machine_with(None, *found)))
+
+
+def test_a_command_line_that_is_cut_shows_no_part_of_a_secret(tmp_path):
+    proc(tmp_path, 41, 40, 0, f"{'a' * (LONGEST_COMMAND - 13)} http://me:s3cr3t{'x' * 100}@host --token s3cr3t")
+    [found] = ProcessFacts(tmp_path, ProcessOwners(tmp_path)).gpu_processes({("GPU-0", None): [DeviceProcess(41)]}, 10.0)
+    assert len(found.command) == LONGEST_COMMAND and found.command.endswith("a http://…@hos")
 
 
 class TellingNvml(Nvml):
@@ -242,7 +269,7 @@ class TellingNvml(Nvml):
 
     def __init__(self, gpus):
         super().__init__(gpus)
-        self.events, self.freed = [], False
+        self.events, self.freed, self.used = [], False, []
 
     def nvmlDeviceGetTotalEccErrors(self, handle, error_type, counter_type):
         assert (error_type, counter_type) == (1, 0)
@@ -277,7 +304,10 @@ class TellingNvml(Nvml):
         return [type("P", (), {"pid": 42, "usedGpuMemory": None})(), type("P", (), {"pid": 43, "usedGpuMemory": None})()]
 
     def nvmlDeviceGetProcessUtilization(self, handle, since):
-        return [type("U", (), {"pid": 41, "timeStamp": at, "smUtil": share})() for at, share in ((2, 50), (1, 90), (3, 400))]
+        found = [one for one in self.used if one.timeStamp > since]
+        if not found:
+            raise self.NVMLError(self.NVML_ERROR_NOT_FOUND)
+        return found
 
 
 def test_errors_of_boards_and_links_are_told_and_xid_once_it_came():
@@ -306,9 +336,59 @@ def test_what_a_driver_does_not_know_is_absent():
 
 def test_processes_of_a_device_are_told_once_with_their_memory_and_share():
     nvml = TellingNvml([gpu("GPU-0")])
+    now = time.time_ns() // 1000 + 10**6
+    nvml.used = [used(41, now + 2, 50), used(41, now + 1, 90), used(41, now + 3, 400)]
     found = device_processes(nvml, NvmlDevice(nvml.gpus[0], 0, "GPU-0", H100))
     assert found == [DeviceProcess(41, "C", 3.0 * 2**30, 0.5), DeviceProcess(42, "C"), DeviceProcess(43, "G")]
     assert device_processes(nvml, NvmlDevice(nvml.gpus[0], 0, "GPU-0", H100, "1g.10gb/7", 7))[0].sm_share is None
+
+
+def used(pid, time, share):
+    return type("Used", (), {"pid": pid, "timeStamp": time, "smUtil": share})()
+
+
+def shares(nvml, device):
+    return [one.sm_share for one in device_processes(nvml, device)]
+
+
+def test_a_share_of_sms_is_none_once_no_newer_sample_of_the_process_has_come(monkeypatch):
+    nvml, clock = TellingNvml([gpu("GPU-0")]), [1_000_000_000]  # µs
+    monkeypatch.setattr(time, "time_ns", lambda: 1000 * clock[0])
+    device = NvmlDevice(nvml.gpus[0], 0, "GPU-0", H100)
+    nvml.used = [used(41, clock[0] - SAMPLED_EVERY, 10), used(42, clock[0] - SAMPLED_EVERY + 1, 20)]
+    assert shares(nvml, device) == [None, 0.2, None]  # what was sampled before the GPU was opened is of nobody's time
+    clock[0] += 2 * SAMPLED_EVERY
+    nvml.used += [used(41, clock[0] - 1, 50)]
+    assert shares(nvml, device) == [0.5, None, None]
+    assert shares(nvml, device) == [0.5, None, None]  # asked again sooner than NVML samples, its last sample stands
+    clock[0] += SAMPLED_EVERY - 2
+    assert shares(nvml, device) == [0.5, None, None]
+    clock[0] += 1
+    assert shares(nvml, device) == [None, None, None]
+    clock[0] -= 10 * SAMPLED_EVERY  # the machine's clock is set back
+    nvml.used = [used(42, clock[0], 30)]
+    assert shares(nvml, device) == [None, 0.3, None]
+
+
+def test_what_a_driver_told_of_processes_and_errors_before_is_said_to_be_old():
+    machine = machine_with(TopScreen(panel="notes"), TRAINS)
+    first, second, third = machine.course
+    assert [device.age("processes") for device in machine.course] == [None, None, None]
+    for device, processes, errors in ((first, 0, 14_000), (second, 3_000, 0), (third, 5_000, 0)):
+        device.asked |= {"processes": device.time - processes, "errors": device.time - errors}
+    notes = record(machine)["notes"]
+    assert "the processes of GPU 1, 2 are up to 5 s old: the driver tells nothing newer" in notes
+    assert "the errors of GPU 0 are up to 14 s old: the driver tells nothing newer" in notes
+    assert [(one["processes_age"], one["errors_age"]) for one in record(machine)["devices"]] == [(0, 14), (3, 0), (5, 0)]
+    assert record(machine_with(None))["devices"][0]["errors_age"] is None
+
+
+def test_only_the_processes_of_the_chosen_gpus_are_shown(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml([gpu("GPU-a", processes=(os.getpid(),)), gpu("GPU-b", processes=(os.getppid(),))]))
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    pids = {words: [one["pid"] for one in json.loads(run("--json", *words).stdout)["processes"]] for words in ((), ("--gpu", "1"))}
+    assert pids == {(): [os.getpid(), os.getppid()], ("--gpu", "1"): [os.getppid()]}
 
 
 def test_once_names_the_processes_of_this_machine(monkeypatch):

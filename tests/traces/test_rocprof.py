@@ -12,11 +12,14 @@ from tests.traces.test_trace_files import given
 from tests.traces.test_trace_sources_agree import several
 from tests.traces.trace_brute_force import summed
 from ullage.errors import UllageError
+from ullage.problems import Problems
+from ullage.recording import Recording
 from ullage.simulate.traces import rocprof
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.simulate.traces.training import TrainingPlan, training
-from ullage.traces.trace import TRACES, recognised
+from ullage.traces import rocpd
+from ullage.traces.trace import TRACES, File, TraceOptions, recognised
 
 WRITTEN = {
     "json": rocprof.write_json,
@@ -113,6 +116,14 @@ def test_a_dispatch_that_ends_before_it_starts_is_lost_and_not_idle(tmp_path):
     database.commit()
     report = ullage.read_trace(str(path)).report("ai")
     assert report.partial and any("end at an impossible time" in note for note in report.notes)
+
+
+def test_no_secret_of_a_command_line_names_a_process(tmp_path):
+    [path] = rocprof.write_rocpd(Scenario("python a.py --token s3cr3t", (kernel(0, 100),), {1: 0}, {0: ("G", "")}), tmp_path)
+    recording = Recording(path.name)
+    list(rocpd.read(File(path), recording, TraceOptions(), Problems()))
+    [process] = recording.processes.values()
+    assert process.name == "python a.py --token …"
 
 
 def test_a_database_without_gpus_is_told(tmp_path):

@@ -146,9 +146,19 @@ class _Looks:
             self.course.longest = max(self.course.longest, 2000 * self.course.interval)
         self.course.add(batches)
         if self._sampler is not None:
-            self.processes = self._facts.of(self._sampler.held, time.monotonic())
-            for device in self.course:
-                device.row.update(self._sampler.health.get((device.gpu, device.mig), {}))
+            self._take_processes_and_errors(self._sampler)
+
+    def _take_processes_and_errors(self, sampler: Sampler) -> None:
+        """Take in what stands beside the readings of the devices that are shown: processes and errors, as they were told last."""
+        shown = {(device.gpu, device.mig): device for device in self.course}
+        processes = {key: told for key, told in sampler.device_processes.items() if key in shown or not self.question.gpus}
+        self.processes = self._facts.gpu_processes({key: told.value for key, told in processes.items()}, time.monotonic())
+        for key, device in shown.items():
+            if (told := processes.get(key)) is not None:
+                device.asked["processes"] = told.time
+            if (errors := sampler.health.get(key)) is not None:
+                device.asked["errors"] = errors.time
+                device.row.update(errors.value)
 
     def followed(self, stack: ExitStack, audience: Audience, keyboard: Keyboard) -> WatchedMachine:
         """Show every look in place of the one before, as the keys say, until somebody ends it or nothing more comes; return the last."""
@@ -192,7 +202,7 @@ class _Looks:
         from ullage.live.sampling.sampler import Sampler
 
         wanted = tuple(part for text in self.question.gpus for part in text.split(","))
-        sampler: Sampler = Sampler(self.course.interval, self.problems, gpus=wanted, beside=True)
+        sampler: Sampler = Sampler(self.course.interval, self.problems, gpus=wanted, with_processes=True)
         self._sampler = sampler
         stack.enter_context(sampler)
         self.course.limits = sampler.limits

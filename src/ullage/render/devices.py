@@ -96,14 +96,15 @@ def notes(course: Course, extra: list[str]) -> list[str]:
     for device in course.counted():
         if device.mean_ofu is None and device.unknown:
             why.setdefault(device.unknown, []).append(named(device, course))
-    found = [f"OFU of GPU {_some(names)} is not known: {reason}" for reason, names in why.items()]
+    found = [f"OFU of GPU {some(names)} is not known: {reason}" for reason, names in why.items()]
     warnings = {device.chip.warning for device in course if device.chip and device.chip.warning}
     sampled = {device.chip.clock_warning for device in course if device.chip and device.method == "sampled"}
     warnings |= {warning for warning in sampled if warning}
     return [harmless(note, 1000) for note in (*found, *sorted(warnings), *extra)]
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def some(names: list[str], most: int = 8) -> str:
+    """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 

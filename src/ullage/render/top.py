@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Annotated, Any
+
+from msgspec import Meta
 
 from ullage.errors import harmless
 from ullage.live.sampling.course import Course
@@ -277,13 +279,26 @@ def _key_line(machine: WatchedMachine, screen: TopScreen, width: int) -> str:
 
 
 def _notes(machine: WatchedMachine) -> list[str]:
-    return devices.notes(machine.course, list(machine.notes))
+    return devices.notes(machine.course, [*_old(machine.course), *machine.notes])
+
+
+def _old(course: Course) -> Iterator[str]:
+    """Say which processes and errors are older than the reading beside which they stand."""
+    for what in ("processes", "errors"):
+        ages = {devices.named(device, course): age for device in course if (age := device.age(what))}
+        if ages:
+            yield f"the {what} of GPU {devices.some(list(ages))} are up to {max(ages.values()):.0f} s old: the driver tells nothing newer"
+
+
+Age = Annotated[float, Meta(description="s by which what is told of them is older than the reading: 0 where it came with it")]
 
 
 class TopDeviceDocument(ReadingDocument):
     """A device: beside these keys every field that was last told of it, and the mean of each."""
 
     mean_ofu: Ratio | None
+    processes_age: Age | None
+    errors_age: Age | None
     held_back_by: str | None
     unknown: Words
 
@@ -340,5 +355,6 @@ def record(machine: WatchedMachine) -> dict[str, Any]:
 
 def _device_record(device: Watched) -> dict[str, Any]:
     means = {f"mean_{name}": mean.value for name, mean in device.means.items()}
-    about = {"held_back_by": devices.held_back(device), "unknown": device.unknown or None}
+    ages = {f"{what}_age": device.age(what) for what in ("processes", "errors")}
+    about = {**ages, "held_back_by": devices.held_back(device), "unknown": device.unknown or None}
     return {**devices.record(device), "mean_ofu": device.mean_ofu, **means, **about}

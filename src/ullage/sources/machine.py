@@ -47,13 +47,14 @@ class GpuLibrary:
     `read` gives the rows of now, stamped with a time in ms since 1970; activities are averages since the reading before.
     `limits` is by UUID, `processes` gives the process ids that compute on each device, and readings closer together
     than `shortest` seconds are not valid. `instances` has the device of each MIG instance by the instance's own UUID.
-    `held` tells more of these processes, and `health` of each board (fields of `field.HEALTH`): both are asked by who looks at them alone.
+    `device_processes` tells more of these processes, and `health` of each board (fields of `field.HEALTH`): both are asked by who looks at
+    them alone.
     """
 
     read: Callable[[int], pa.RecordBatch]
     limits: Mapping[str, Limits] = field(default_factory=dict)
     processes: Callable[[], dict[Device, list[int]]] = dict
-    held: Callable[[], dict[Device, list[DeviceProcess]]] = dict
+    device_processes: Callable[[], dict[Device, list[DeviceProcess]]] = dict
     health: Callable[[], dict[Device, dict[str, float]]] = dict
     shortest: float = 0.1
     instances: Mapping[str, Device] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterat
             read=lambda moment: rows(moment, host, [reading(nvml, device, problems) for device in devices], UNITS, options, problems),
             limits={device.uuid: _limits(nvml, device) for device in devices if device.instance is None},
             processes=lambda: {(device.uuid, device.mig): _processes(nvml, device) for device in devices},
-            held=lambda: {(device.uuid, device.mig): device_processes(nvml, device) for device in devices},
+            device_processes=lambda: {(device.uuid, device.mig): device_processes(nvml, device) for device in devices},
             health=health.read,
             shortest=SHORTEST,
             instances={own: (device.uuid, device.mig) for device in devices if (own := _own_uuid(nvml, device))},

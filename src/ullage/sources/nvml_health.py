@@ -5,6 +5,7 @@ It is asked for apart from a reading (`nvml_readings`), so that sampling costs n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -18,6 +19,7 @@ _LINK_FIELDS = {
 }
 _VALUES = {1: "uiVal", 2: "ulVal", 3: "ullVal"}  # nvmlValueType_t: which member of the union was filled
 MOST_EVENTS = 100  # Xid errors that are taken at a look
+SAMPLED_EVERY = 1_000_000  # µs: NVML samples what processes use "between 1 second and 1/6 second, depending on the product"
 NOT_AVAILABLE = 2**64 - 1  # what NVML says for a process's memory that it can't tell
 
 
@@ -45,9 +47,9 @@ class BoardHealth:
     def read(self) -> dict[Device, dict[str, float]]:
         """Return what each board tells now: fields of `field.HEALTH`."""
         self._take_events()
-        return {(board.uuid, None): self._of(board) for board in self._boards}
+        return {(board.uuid, None): self._board_errors(board) for board in self._boards}
 
-    def _of(self, board: NvmlDevice) -> dict[str, float]:
+    def _board_errors(self, board: NvmlDevice) -> dict[str, float]:
         nvml, told = self._nvml, {}
         with suppress(nvml.NVMLError, AttributeError):
             told["ecc_uncorrected"] = float(
@@ -105,11 +107,16 @@ def device_processes(nvml: Any, device: NvmlDevice) -> list[DeviceProcess]:
 
 
 def _sm_shares(nvml: Any, device: NvmlDevice) -> dict[int, float]:
-    """Return the share of time in which each process had SMs busy, by NVML's last samples of it; MIG instances have none."""
+    """Return the share of time in which each process had SMs busy, by NVML's last sample of it.
+
+    A process without a sample since the reading before, or for `SAMPLED_EVERY`, has none, and so have MIG instances.
+    """
     newest: dict[int, tuple[int, float]] = {}
     if device.instance is None:
-        with suppress(nvml.NVMLError, AttributeError):
-            for one in nvml.nvmlDeviceGetProcessUtilization(device.handle, 0):
+        since = min(device.processes_seen, time.time_ns() // 1000 - SAMPLED_EVERY)
+        with suppress(nvml.NVMLError, AttributeError):  # NVML_ERROR_NOT_FOUND: no sample since then
+            for one in nvml.nvmlDeviceGetProcessUtilization(device.handle, since):
                 if 0 <= one.smUtil <= 100:
                     newest[int(one.pid)] = max(newest.get(int(one.pid), (0, 0.0)), (int(one.timeStamp), one.smUtil / 100))
+        device.processes_seen = max([since, *(when for when, _ in newest.values())])
     return {pid: share for pid, (_, share) in newest.items()}

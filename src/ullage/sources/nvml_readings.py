@@ -7,6 +7,7 @@ structures are those of nvidia-ml-py 13.615.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,11 @@ UNITS = {**dict(GPM.values()), **PLAIN, **BOARD}
 
 @dataclass(eq=False)
 class NvmlDevice:
-    """A GPU or a MIG instance, with its two GPM samples, the older first (none without GPM), and how many were taken."""
+    """A GPU or a MIG instance, with its two GPM samples, the older first (none without GPM), and how many were taken.
+
+    `processes_seen` is when NVML's newest sample of a process on it was taken that has been read: microseconds since 1970, the opening
+    before the first.
+    """
 
     handle: Any
     index: int
@@ -54,6 +59,7 @@ class NvmlDevice:
     board: Any = None  # the GPU's handle, of an instance
     samples: list[Any] = field(default_factory=list)
     taken: int = 0
+    processes_seen: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
 def take_sample(nvml: Any, device: NvmlDevice, problems: Problems) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ullage.command_lines import public_command
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
@@ -99,7 +100,7 @@ class _Part:
 
     def _processes(self) -> Iterator[tuple[Any, int]]:
         for number, pid, command in self._select("info_process", "id", "pid", "command"):
-            self.told.process(pid, str(command or ""))
+            self.told.process(pid, public_command([str(command or "")]))
             yield number, pid
 
     def _table(self, base: str) -> str | None:

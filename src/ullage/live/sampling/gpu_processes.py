@@ -7,18 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ullage.command_lines import public_command
 from ullage.live.sampling.holders import ProcessOwners
 from ullage.sources.machine import Device, DeviceProcess
 
 DEEPEST = 32  # ancestors of a process that are followed
 LONGEST_COMMAND = 400  # characters of a command line that are kept
+MOST_READ = 4096  # bytes of a command line that are read
 
 
 @dataclass(frozen=True)
 class GpuProcess:
     """A process on a device; what can't be found out is None. Times in s, memory in B, `cpu` in CPUs' worth since the look before.
 
-    `parents` are the commands and numbers of its ancestors, the nearest first, without the first process of the machine.
+    `command` has nothing secret (`command_lines.public_command`). `parents` are the commands and numbers of its ancestors, the nearest
+    first, without the first process of the machine.
     """
 
     device: Device
@@ -45,25 +48,28 @@ class ProcessFacts:
     page: int = os.sysconf("SC_PAGE_SIZE")
     _before: dict[int, tuple[float, float]] = field(default_factory=dict)
 
-    def of(self, held: Mapping[Device, Iterable[DeviceProcess]], now: float) -> list[GpuProcess]:
+    def gpu_processes(self, devices: Mapping[Device, Iterable[DeviceProcess]], now: float) -> list[GpuProcess]:
         """Return the processes of each device at a time `now` (s, of a clock that only goes forward)."""
-        owners = self.owners = self.owners or ProcessOwners(self.proc)
-        found, seen = [], dict[int, tuple[float, float]]()
-        for device, processes in held.items():
-            for one in processes:
-                stat = self._stat(one.pid)
-                job, user = owners.holder(one.pid)
-                cpu, memory, running = None, None, None
-                if stat is not None:
-                    used = (float(stat[11]) + float(stat[12])) / self.ticks
-                    memory, running = float(stat[21]) * self.page, self._uptime() - float(stat[19]) / self.ticks
-                    since, before = self._before.get(one.pid, (now, used))
-                    cpu = max(0.0, used - before) / (now - since) if now > since else None
-                    seen[one.pid] = (now, used)
-                facts = {"user": user, "job": job, "command": self._command(one.pid), "cpu": cpu, "host_memory": memory, "running": running}
-                found.append(GpuProcess(device, one.pid, one.kind, one.memory, one.sm_share, parents=self._parents(stat), **facts))  # type: ignore[arg-type]
+        self.owners = self.owners or ProcessOwners(self.proc)
+        seen = dict[int, tuple[float, float]]()
+        found = [self._described(device, one, now, seen) for device, processes in devices.items() for one in processes]
         self._before = seen
         return found
+
+    def _described(self, device: Device, one: DeviceProcess, now: float, seen: dict[int, tuple[float, float]]) -> GpuProcess:
+        """Return what is known of a process, and note in `seen` its CPU time (s) and when that was."""
+        assert self.owners is not None
+        stat, (job, user) = self._stat(one.pid), self.owners.holder(one.pid)
+        cpu = memory = running = None
+        if stat is not None:
+            used, uptime = (float(stat[11]) + float(stat[12])) / self.ticks, self._uptime()
+            since, before = self._before.get(one.pid, (now, used))
+            seen[one.pid] = (now, used)
+            cpu = max(0.0, used - before) / (now - since) if now > since else None
+            memory = float(stat[21]) * self.page
+            running = None if uptime is None else uptime - float(stat[19]) / self.ticks
+        command, parents = self._command(one.pid), self._parents(stat)
+        return GpuProcess(device, one.pid, one.kind, one.memory, one.sm_share, user, job, command, cpu, memory, running, parents)
 
     def _stat(self, pid: int) -> list[str] | None:
         """Return the fields of a process from its state on, None for one that is not here."""
@@ -73,17 +79,18 @@ class ProcessFacts:
             return None
         return words if len(words) > 21 else None
 
-    def _uptime(self) -> float:
+    def _uptime(self) -> float | None:
         try:
             return float((self.proc / "uptime").read_text().split()[0])
         except (OSError, ValueError, IndexError):
-            return float("nan")
+            return None
 
     def _command(self, pid: int) -> str | None:
         try:
             with (self.proc / str(pid) / "cmdline").open("rb") as file:
-                words = file.read(LONGEST_COMMAND).rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
-            return words or f"[{(self.proc / str(pid) / 'comm').read_text(errors='replace').strip()}]"
+                words = file.read(MOST_READ).rstrip(b"\0").decode(errors="replace").split("\0")
+            shown = public_command(words)[:LONGEST_COMMAND]
+            return shown or f"[{(self.proc / str(pid) / 'comm').read_text(errors='replace').strip()}]"
         except OSError:
             return None
 

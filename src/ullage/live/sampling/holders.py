@@ -36,15 +36,14 @@ class ProcessOwners:
 
     def attached(self, batch: pa.RecordBatch, processes: Mapping[Device, list[int]]) -> pa.RecordBatch:
         """Return the samples with `job` and `user`; several on one device are joined by `job_names.joined_names`."""
-        held = [
-            self._of(processes.get((gpu, mig), [])) for gpu, mig in zip(batch["gpu"].to_pylist(), batch["mig"].to_pylist(), strict=True)
-        ]
+        devices = zip(batch["gpu"].to_pylist(), batch["mig"].to_pylist(), strict=True)
+        owners = [self._joined_owners(processes.get(device, [])) for device in devices]
         columns = {name: batch[name] for name in SAMPLES.names}
         for place, name in enumerate(("job", "user")):
-            columns[name] = pa.array([who[place] for who in held], pa.string()).dictionary_encode()
+            columns[name] = pa.array([who[place] for who in owners], pa.string()).dictionary_encode()
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SAMPLES)
 
-    def _of(self, processes: list[int]) -> Holder:
+    def _joined_owners(self, processes: list[int]) -> Holder:
         found = [self.holder(pid) for pid in processes]
         job, user = (joined_names(escaped_name(name) for who in found if (name := who[place])) or None for place in (0, 1))
         return job, user

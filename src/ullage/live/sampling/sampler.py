@@ -9,11 +9,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,27 +29,41 @@ OPENING = 20.0  # seconds that a library may take to open
 PARTING = 1.0  # seconds that drivers get to end what they are at
 MOST_WAITING = 1000  # readings that nobody has taken yet
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Dated(Generic[T]):
+    """What a driver told of a device, and when it was asked, ms since 1970: the time of the sample beside which it stands."""
+
+    time: int
+    value: T
+
 
 @dataclass(frozen=True)
 class _Told:
-    """What a thread has to say: that it is open (`machine`), that it can't (`error`), or the reading of a turn."""
+    """What a thread has to say: that it is open (`machine`), that it can't (`error`), or the reading of a turn, at `time`.
+
+    Of what failed in a turn there is None: what was told of it before stands, and is older.
+    """
 
     kind: GpuReader
     machine: GpuLibrary | None = None
     error: str = ""
     turn: int = 0
+    time: int = 0
     batch: pa.RecordBatch | None = None
-    held: Mapping[Device, list[DeviceProcess]] = field(default_factory=dict)
-    health: Mapping[Device, Mapping[str, float]] = field(default_factory=dict)
+    processes: Mapping[Device, list[DeviceProcess]] | None = None
+    health: Mapping[Device, Mapping[str, float]] | None = None
 
 
 class Sampler:
     """The open GPUs of this machine; a context manager. `readings` yields what they tell, `stop` ends it from anywhere.
 
     `interval` and `patience` (how long an answer may be late) are seconds; `gpus` are numbers or UUIDs, none for all;
-    `attach` adds whose processes compute on each; with `beside` each reading brings the processes on each device and its errors, which
-    stand in `held` and `health` until the next. Entering raises UllageError, naming each library that was tried and why
-    it failed, when no GPU can be read.
+    `attach` adds whose processes compute on each; with `with_processes` each reading brings the processes on each device and its errors:
+    `device_processes` and `health` have the last of them, each with its time. Entering raises UllageError, naming each library that was
+    tried and why it failed, when no GPU can be read.
     """
 
     def __init__(
@@ -59,7 +73,7 @@ class Sampler:
         *,
         gpus: Sequence[str] = (),
         attach: bool = False,
-        beside: bool = False,
+        with_processes: bool = False,
         kinds: Sequence[GpuReader] = KINDS,
         patience: float = 2.0,
         opening: float = OPENING,
@@ -68,9 +82,9 @@ class Sampler:
         self.interval, self.problems, self.gpus = interval, problems, tuple(gpus)
         self.limits: dict[str, Limits] = {}
         self.kinds: list[str] = []
-        self.held: dict[Device, list[DeviceProcess]] = {}
-        self.health: dict[Device, Mapping[str, float]] = {}
-        self._wanted, self._patience, self._opening, self._beside = kinds, patience, opening, beside
+        self.device_processes: dict[Device, Dated[list[DeviceProcess]]] = {}
+        self.health: dict[Device, Dated[Mapping[str, float]]] = {}
+        self._wanted, self._patience, self._opening, self._with_processes = kinds, patience, opening, with_processes
         self._options, self._host = options or Options(), socket.gethostname()
         self._holders = ProcessOwners() if attach else None
         self._told: SimpleQueue[_Told | None] = SimpleQueue()
@@ -166,10 +180,10 @@ class Sampler:
                 break
             self._late.discard(told.kind.name)
             self._turn[told.kind.name] = max(told.turn, self._turn.get(told.kind.name, 0))
-            if told.batch is not None and told.kind.name in self.kinds:
-                found.append(told.batch)
-                self.held |= told.held
-                self.health |= told.health
+            if told.kind.name in self.kinds:
+                found += [] if told.batch is None else [told.batch]
+                self.device_processes |= {device: Dated(told.time, value) for device, value in (told.processes or {}).items()}
+                self.health |= {device: Dated(told.time, value) for device, value in (told.health or {}).items()}
         return found
 
     def _chosen(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -208,18 +222,19 @@ class Sampler:
     def _read(self, kind: GpuReader, machine: GpuLibrary) -> None:
         turn, last = 1, time.monotonic()
         while not self._stop.wait(max(0.0, max(self._begin + turn * self.interval, last + machine.shortest) - time.monotonic())):
-            last = time.monotonic()
-            batch = self._batch(kind, machine)
-            held, health = self._about(kind, machine)
+            last, moment = time.monotonic(), round(time.time() * 1000)
+            batch = self._batch(kind, machine, moment)
+            processes = self._asked(kind, "processes", machine.device_processes) if self._with_processes else None
+            health = self._asked(kind, "errors", machine.health) if self._with_processes else None
             if self._told.qsize() < MOST_WAITING:
-                self._told.put(_Told(kind, turn=turn, batch=batch, held=held, health=health))
+                self._told.put(_Told(kind, turn=turn, time=moment, batch=batch, processes=processes, health=health))
             else:
                 self.problems.drop("readings that nobody took in time", where=kind.name)
             turn = max(turn + 1, int((time.monotonic() - self._begin) / self.interval) + 1)  # what a stall swallowed is a gap
 
-    def _batch(self, kind: GpuReader, machine: GpuLibrary) -> pa.RecordBatch | None:
+    def _batch(self, kind: GpuReader, machine: GpuLibrary, moment: int) -> pa.RecordBatch | None:
         try:
-            batch = machine.read(round(time.time() * 1000))
+            batch = machine.read(moment)
             return self._holders.attached(batch, machine.processes()) if self._holders else batch
         except UllageError as error:
             self.problems.drop("readings that failed", where=f"{kind.name}: {error.problem}")
@@ -227,13 +242,10 @@ class Sampler:
             self.problems.drop("readings that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
         return None
 
-    def _about(
-        self, kind: GpuReader, machine: GpuLibrary
-    ) -> tuple[Mapping[Device, list[DeviceProcess]], Mapping[Device, Mapping[str, float]]]:
-        """Return the processes on each device and its errors, where somebody looks at them."""
-        if self._beside:
-            try:
-                return machine.held(), machine.health()
-            except Exception as error:  # the readings go on without it
-                self.problems.drop("readings of processes and errors that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
-        return {}, {}
+    def _asked(self, kind: GpuReader, what: str, ask: Callable[[], T]) -> T | None:
+        """Return what a driver answers, None where it fails: the readings go on without it."""
+        try:
+            return ask()
+        except Exception as error:
+            self.problems.drop(f"readings of {what} that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
+        return None
