@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask
+from tests.documents import breaches
 from tests.fleet.price_reference import ObservedSpan, money_by
 from tests.seeds import some
 from ullage import fleet
@@ -153,6 +154,7 @@ def test_every_form_says_currency_and_price_beside_each_amount(told: tuple[Path,
         "fleet_cost": pytest.approx(8), "cost": pytest.approx(4), "fleet_list_cost": pytest.approx(10), "currency": "EUR", "price": "paid",
     }  # fmt: skip
     assert [(one["kind"], round(one["cost"], 9)) for one in data["purchases"]] == [("list", 6.0), ("committed", 2.0)]
+    assert breaches(data) == []
     bills = {one["team"]: one for one in data["chargeback"]}
     assert bills["vision"]["cost"] == pytest.approx(6) and bills["no team"]["cost"] == pytest.approx(2)
     for finding in data["findings"]:
@@ -163,8 +165,8 @@ def test_every_form_says_currency_and_price_beside_each_amount(told: tuple[Path,
         assert "worth EUR 4.00 at the prices paid" in page and "cost of all hours at the prices paid, EUR" in page
     ask("fleet", samples, "--prices", prices, "--gap", "60s", "--out", tmp_path / "rows.csv")
     rows = [*csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text()))]
-    assert {row["job"]: float(row["cost_EUR"]) for row in rows} == pytest.approx({"7": 6, "8": 2})
-    assert {row["job"]: float(row["list_cost_EUR"]) for row in rows} == pytest.approx({"7": 8, "8": 2})
+    assert {row["job"]: float(row["cost (EUR)"]) for row in rows} == pytest.approx({"7": 6, "8": 2})
+    assert {row["job"]: float(row["list_cost (EUR)"]) for row in rows} == pytest.approx({"7": 8, "8": 2})
 
 
 def test_teams_are_rows_that_add_up_to_the_fleet(told: tuple[Path, Path]) -> None:
@@ -237,3 +239,42 @@ def test_a_price_counts_from_its_first_second_until_before_its_last(second: int,
     file.write_text(f'[[prices]]\nkind = "spot"\namount = 2\nsince = {since}\nuntil = {until}\n[[prices]]\namount = 9\n')
     found = read_price_table(str(file)).paid(None, None, "n1", (START + second) * 1000)
     assert found is not None and found[0] == paid
+
+
+def test_a_bill_says_which_of_its_hours_were_held_idle_and_what_they_cost(tmp_path: Path) -> None:
+    # ann holds a GPU for two hours, the second of them idle; nobody holds the other, which is idle all the time
+    lines = [
+        f"{START + 60 * n},GPU-0,H100 SXM,n1,7,ann,{0.5 if n <= 60 else 0},{CLOCKS['H100 SXM']},{0.9 if n <= 60 else 0}\n"
+        for n in range(1, 121)
+    ]
+    lines += [f"{START + 60 * n},GPU-1,H100 SXM,n1,,,0,{CLOCKS['H100 SXM']},0\n" for n in range(1, 121)]
+    (tmp_path / "samples.csv").write_text(HEAD + "".join(lines))
+    (tmp_path / "prices.toml").write_text('[[prices]]\namount = 3\n[teams.vision]\nusers = ["ann"]\n')
+    data = ask("fleet", tmp_path / "samples.csv", "--prices", tmp_path / "prices.toml", "--gap", "60s", "--json").json
+    bills = {one["team"]: one for one in data["chargeback"]}
+    assert (bills["vision"]["held_idle_gpu_hours"], bills["vision"]["held_idle_cost"]) == (pytest.approx(1), pytest.approx(3))
+    assert (bills["not allocated"]["held_idle_gpu_hours"], bills["not allocated"]["held_idle_cost"]) == (0, 0)
+    assert data["ullage"]["idle_cost"] == pytest.approx(9)  # of the whole fleet: idle, whoever held it
+
+
+@pytest.mark.parametrize("name", ["no team", "not allocated", "several teams", "No Team", "", " "])
+def test_a_team_is_not_called_as_a_row_of_the_report_is(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(f'[[prices]]\namount = 3\n[teams."{name}"]\nusers = ["ann"]\n')
+    said = ask("fleet", tmp_path / "nowhere", "--prices", file)
+    assert said.code == 1 and f"the team '{name}'" in said.err and "prices.toml" in said.err
+
+
+def test_the_key_of_an_amount_is_the_same_in_every_currency(told: tuple[Path, Path], tmp_path: Path) -> None:
+    samples, _ = told
+    metered = tmp_path / "metered.csv"
+    head, *rows = samples.read_text().splitlines()
+    metered.write_text("\n".join([f"{head},power", *(f"{row},400" for row in rows)]) + "\n")
+    heads = {}
+    for currency in [(), ("--currency", "EUR")]:
+        words = ("fleet", metered, "--price", "2", "--kwh-price", "0.3", *currency)
+        for only in ("groups", "energy"):
+            ask(*words, "--only", only, "--out", tmp_path / "rows.csv")
+            heads[currency, only] = next(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text())))
+    for only, keys in (("groups", ("cost", "ullage_cost")), ("energy", ("energy_cost",))):
+        assert all(f"{key} (EUR)" in heads[("--currency", "EUR"), only] and f"{key} (money)" in heads[(), only] for key in keys)

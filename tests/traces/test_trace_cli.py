@@ -217,6 +217,11 @@ def test_the_data_is_json_whatever_the_run_lacks(events: tuple[Any, ...], tmp_pa
     assert ask("compare", path, path, "--json").json and ask("scaling", path, path, "--json").json
 
 
+@pytest.mark.parametrize(("more", "heading"), [((), "money at the price given"), (("--currency", "EUR"), "money at the price given, EUR")])
+def test_amounts_say_their_price_with_and_without_a_currency(run: Path, more: tuple[str, ...], heading: str) -> None:
+    assert any(line.rstrip().endswith(heading) for line in ask(run, "--price", "2", *more).out.splitlines())
+
+
 # -- compare and scaling ------------------------------------------------------------------------------------------------
 
 

@@ -209,6 +209,14 @@ def test_a_price_or_steps_that_come_to_nothing_are_said():
     assert "the GPU-hours are those of one (--gpus)" in run("--ofu", "34", "--hours", "5")
 
 
+@pytest.mark.parametrize(("more", "heading"), [((), "money at the price given"), (("--currency", "EUR"), "money at the price given, EUR")])
+def test_amounts_say_their_price_with_and_without_a_currency(more, heading, tmp_path):
+    words = ("--ofu", "34", "--hours", "100", "--price", "2", *more)
+    assert f"  {heading}  " in run(*words)
+    run(*words, "--out", tmp_path / "picture.svg")
+    assert f"below them {heading};" in (tmp_path / "picture.svg").read_text()
+
+
 def test_an_answer_above_the_measured_ceiling_is_said():
     assert "note: the answer lies above the measured ceiling" in run("--mfu", "26", "--ceiling", "1e14", "--gpu", "H100 SXM")
 

@@ -12,7 +12,7 @@ from ullage.views.view import Column, Part, Section, Table, Value
 
 def money_column(terms: MoneyTerms, heading: str, key: str) -> Column:
     """Return a column of amounts, which says what they are in."""
-    return Column(terms.heading(heading), terms.amounts, key=terms.key(key))
+    return Column(terms.heading(heading), terms.amounts, key=key)
 
 
 def money_columns(terms: MoneyTerms) -> list[Column]:
@@ -36,14 +36,14 @@ def bill_sections(report: FleetReport) -> Iterator[Section]:
 def _chargeback(report: FleetReport) -> Part:
     terms = report.terms
     priced = any(known(bill.cost) is not None for bill in report.chargeback)
-    hours = [Column("GPU-hours", GPU_HOURS), Column("of them idle, held", GPU_HOURS), Column("of them ullage", GPU_HOURS)]
+    hours = [Column("GPU-hours", GPU_HOURS), Column("of them held idle", GPU_HOURS), Column("of them ullage", GPU_HOURS)]
     cost, ullage, *at_list = money_columns(terms)
-    money = [cost, money_column(terms, "of it idle, held", "idle_cost"), ullage, *at_list]
+    money = [cost, money_column(terms, "of it held idle", "held_idle_cost"), ullage, *at_list]
     rows: list[list[Value]] = []
     for bill in report.chargeback:
         listed = [bill.list_cost] if at_list else []
-        row: list[Value] = [bill.team, bill.gpu_hours, bill.idle_hours, bill.ullage]
-        rows.append([*row, *([bill.cost, bill.idle_cost, bill.ullage_cost, *listed] if priced else [])])
+        row: list[Value] = [bill.team, bill.gpu_hours, bill.held_idle_hours, bill.ullage]
+        rows.append([*row, *([bill.cost, bill.held_idle_cost, bill.ullage_cost, *listed] if priced else [])])
     last: list[Value] = ["= all", *(_added([row[place] for row in rows]) for place in range(1, len(rows[0])))]
     return Table("chargeback", [Column("team"), *hours, *(money if priced else [])], rows, title="By team", last=[last])
 

@@ -84,10 +84,10 @@ class TeamBillDocument(Document):
 
     team: str
     gpu_hours: Hours
-    idle_gpu_hours: Annotated[Hours, At("idle_hours")]
+    held_idle_gpu_hours: Annotated[Hours, At("held_idle_hours")]
     ullage_gpu_hours: Annotated[Hours, At("ullage")]
     cost: float | None
-    idle_cost: float | None
+    held_idle_cost: float | None
     ullage_cost: float | None
     list_cost: float | None
 
@@ -418,8 +418,8 @@ class FleetDocument(Document):
     ledger: dict[str, Hours]
     ledger_shares: dict[str, Ratio | None]
     ullage: UllageDocument
-    purchases: Annotated[list[PurchaseDocument], Made(list)]
-    chargeback: Annotated[list[TeamBillDocument], Made(list)]
+    purchases: list[PurchaseDocument]
+    chargeback: list[TeamBillDocument]
     by: str
     groups: list[GroupDocument]
     models: list[GroupDocument]

@@ -193,7 +193,7 @@ def _bills(report: TraceReport) -> Iterator[Part]:
 def _bill(bill: Bill, whose: str, unit: str, terms: MoneyTerms) -> Table:
     """Return what each factor costs, in seconds of its resource and money; the shares add up to 100 %."""
     priced = bill.money is not None
-    money = Column(terms.heading("money"), terms.amounts, key=terms.key("money"))
+    money = Column(terms.heading_with_price("money"), terms.amounts, key="money")
     columns = [Column("factor"), Column("share", PERCENT_1), Column(unit, QUANTITY), *([money] if priced else [])]
     costly = (loss for loss in bill.losses if loss.share and abs(loss.share) >= SMALL)
     rows: list[list[Value | Cell]] = [

@@ -117,7 +117,7 @@ def _chain(report: WaterfallReport) -> Table:
 
 def _money_column(report: WaterfallReport) -> Column:
     terms = report.terms
-    return Column(terms.heading("money" if terms.currency else "money at the price given"), change(terms.amounts), key=terms.key("money"))
+    return Column(terms.heading_with_price("money"), change(terms.amounts), key="money")
 
 
 def _row(cost: Cost, spent: int) -> list[Value | Cell]:

@@ -124,13 +124,13 @@ class MoneyTerms:
         """
         return f"{text}, {self.currency}" if self.currency else text
 
-    def key(self, text: str) -> str:
-        """Return the name of such a column in CSV.
+    def heading_with_price(self, text: str) -> str:
+        """Return such a heading that says at which price of a GPU-hour the amounts stand as well.
 
-        >>> MoneyTerms("EUR").key("cost"), MoneyTerms().key("cost")
-        ('cost_EUR', 'cost')
+        >>> MoneyTerms("EUR").heading_with_price("money"), MoneyTerms(price="list").heading_with_price("money")
+        ('money at the price given, EUR', 'money at list price')
         """
-        return f"{text}_{self.currency}" if self.currency else text
+        return self.heading(f"{text} {self.at_which_price}")
 
 
 AS_GIVEN = MoneyTerms()

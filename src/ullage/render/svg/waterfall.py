@@ -158,7 +158,7 @@ def _columns(report: WaterfallReport, bars: list[_Bar], width: int) -> tuple[lis
         body += [text(x, below + r * (size + 4), row, anchor="middle", size=size) for r, row in enumerate(named)]
         body += [text(x, own + r * (SMALL + 3), row, anchor="middle", colour="muted", size=SMALL - 1) for r, row in enumerate(whose)]
     signs = ["h: GPU-hours"] if report.gpu_hours is not None else []
-    signs += [f"below them {report.terms.heading('money')}"] if report.gpu_hours is not None and report.price is not None else []
+    signs += [f"below them {report.terms.heading_with_price('money')}"] if report.gpu_hours is not None and report.price is not None else []
     return _explained(body, foot, bars, width, signs)
 
 

@@ -10,12 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.errors import harmless
-from ullage.reports.fleet.prices import PURCHASES, PriceTable, RowPrices
+from ullage.reports.fleet.prices import NO_TEAM, NOBODY, PURCHASES, PriceTable, RowPrices
 from ullage.reports.fleet.rated import NOT_ALLOCATED, Array, Codes, Rated
 from ullage.sums.ledger import CODES
 from ullage.units import HOUR_MS
-
-NO_TEAM, NOBODY = "no team", "not allocated"
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,10 @@ class TeamBill:
 
     team: str
     gpu_hours: float
-    idle_hours: float
+    held_idle_hours: float
     ullage: float
     cost: float | None
-    idle_cost: float | None
+    held_idle_cost: float | None
     ullage_cost: float | None
     list_cost: float | None
 
@@ -79,7 +77,10 @@ def chargeback(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices) 
     labels = [NOBODY if free else team or NO_TEAM for free, team in zip(nobody.tolist(), rated.words("team"), strict=True)]
     names, codes = np.unique(labels, return_inverse=True)
     bills = _bills(rated, trusted, prices, [str(name) for name in names], codes.reshape(-1).astype(np.int64))
-    return tuple(sorted(bills, key=lambda one: (one.team in (NO_TEAM, NOBODY), one.team == NOBODY, -one.gpu_hours, one.team)))
+    return tuple(sorted(bills, key=lambda one: (_LAST.get(one.team, 0), -one.gpu_hours, one.team)))
+
+
+_LAST = {NO_TEAM: 1, NOBODY: 2}
 
 
 def _bills(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices, names: Sequence[str], codes: Codes) -> list[TeamBill]:

@@ -43,7 +43,7 @@ from ullage.written_values import expanded_path
 
 PURCHASES = ("list", "committed", "spot")
 SECTION = "money"  # of a file that says other things as well
-SHARED_BY_TEAMS = "several teams"
+NO_TEAM, SHARED_BY_TEAMS, NOBODY = "no team", "several teams", "not allocated"  # rows of a report that are no team's
 
 
 class WrittenPrice(msgspec.Struct, forbid_unknown_fields=True):
@@ -211,11 +211,21 @@ def read_price_table(name: str) -> PriceTable:
         table = msgspec.convert(said.get(SECTION, said), WrittenTable)
     except msgspec.ValidationError as error:
         raise UllageError(f"{place}: {harmless(str(error), 200)}", _HINT) from error
+    for team in table.teams:
+        _refuse_name(team, place)
     made = tuple(_price(one, number, table.node_sets, place) for number, one in enumerate(table.prices, 1))
     return PriceTable(made, MoneyTerms(currency_name(table.currency), _which_price(made)), table.teams)
 
 
 _HINT = 'write [[prices]] with amount = 2.40, and beside it gpu = "H100", kind = "committed", nodes, cluster, since or until'
+
+
+def _refuse_name(team: str, place: str) -> None:
+    if not team.strip():
+        raise UllageError(f"{place}: the team '{harmless(team, 60)}' has no name", "write [teams.vision] with the name of the team")
+    if team.strip().casefold() in (NO_TEAM, SHARED_BY_TEAMS, NOBODY):
+        problem = f"{place}: the team '{harmless(team, 60)}' has the name of a row of the report, which is of no team"
+        raise UllageError(problem, "give the team another name")
 
 
 def _which_price(prices: Iterable[Price]) -> Literal["list", "paid"]:
