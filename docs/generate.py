@@ -124,10 +124,13 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-_GRAMMAR = """A command is a noun, or a noun and a verb. What it reads stands without an option. A window of telemetry is `--since` and
-`--until` (a time, or a span before now), one of a trace is `--window`. `--json` prints the answer for programs, `--out` writes it to a file
-whose name says the form; only `run`, whose stdout is the program's, takes a file for JSON. Statuses 0, 1 and 2 mean the same everywhere.
-`--help` shows the options that matter most, `--help-all` all of them."""
+_GRAMMAR = """A command has a name of its own (`ullage top`), or belongs to a group and is named after it (`ullage audit mfu`). Some
+groups are commands, too (`ullage trace`). What a command reads is an argument; only `ullage top` takes it as an
+option (`--source`), because it reads this machine without one. A window of telemetry is `--since` and `--until` (a
+time, or a span before now), a window of a trace is `--window`. `--json` prints the answer for programs. `--out`
+writes it to a file; the end of the file's name chooses the format. Only `run`, whose stdout is the program's, takes a
+file for JSON. Statuses 0, 1 and 2 mean the same everywhere. `--help` shows the options that matter most, `--help-all`
+all of them."""
 
 
 def _context(command: click.Command, name: str) -> click.Context:

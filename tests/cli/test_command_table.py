@@ -25,7 +25,7 @@ def flags(name: str) -> set[str]:
 
 def test_every_question_is_a_command_and_every_command_has_a_row() -> None:
     assert set(QUESTIONS) <= set(ROWS) == set(COMMANDS)
-    assert {row.noun for row in ROWS.values() if row.verb} == {"audit", "bench", "cupti", "simulate", "store", "trace"}
+    assert {row.first for row in ROWS.values() if row.subcommand} == {"audit", "bench", "cupti", "simulate", "store", "trace"}
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -18,7 +18,7 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class CommandRow:
-    """A command: its noun and verb, what it reads, its window, whether it prints JSON, what `--out` takes, its statuses beside 0 to 2."""
+    """A command: its name, with its group's before it, what it reads, its window, whether it prints JSON, what `--out` takes, its statuses beside 0 to 2."""
 
     words: str
     reads: tuple[str, ...]
@@ -28,13 +28,13 @@ class CommandRow:
     statuses: tuple[int, ...]
 
     @property
-    def noun(self) -> str:
-        """What it is about."""
+    def first(self) -> str:
+        """Its group, or its name where it is in none."""
         return self.words.partition(" ")[0]
 
     @property
-    def verb(self) -> str:
-        """What is done with it; "" where it is shown."""
+    def subcommand(self) -> str:
+        """Its name in its group; "" where it is in none."""
         return self.words.partition(" ")[2]
 
 
@@ -74,12 +74,12 @@ def _row(words: str, command: click.Command, three: bool, four: bool) -> Command
 
 def command_table() -> str:
     """Return the table in Markdown."""
-    lines = ["| noun | verb | reads | window | `--json` | `--out` | more statuses |", "|---|---|---|---|---|---|---|"]
+    lines = ["| command | subcommand | reads | window | `--json` | `--out` | more statuses |", "|---|---|---|---|---|---|---|"]
     for row in command_rows():
         windows = ", ".join("/".join(f"`{flag}`" for flag in flags) for flags in row.windows)
         reads = " ".join(f"`{one}`" for one in row.reads).replace("|", "\\|")
         out = f"`{row.out}`".replace("|", "\\|") if row.out else ""
         statuses = ", ".join(map(str, row.statuses)) + (" the program's" if row.words in PASSED_ON else "")
         json = "yes" if row.json == "switch" else f"`{row.json}`" if row.json else ""
-        lines.append(f"| {row.noun} | {row.verb} | {reads} | {windows} | {json} | {out} | {statuses.strip()} |")
+        lines.append(f"| {row.first} | {row.subcommand} | {reads} | {windows} | {json} | {out} | {statuses.strip()} |")
     return "\n".join(lines)

@@ -20,7 +20,7 @@ SERVED_GPUS = 64  # so that pages follow what comes to pass
 Examples:
   ullage demo
   ullage demo --gpus 512 --hours 12 --out /tmp/fleet
-  ullage demo --serve                      pages of a fleet whose time runs: http://127.0.0.1:9748""",
+  ullage demo --serve                      pages of a running fleet: http://127.0.0.1:9748""",
 )
 @click.option("--gpus", default=256, show_default=True, help="How many GPUs.")
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")
@@ -32,14 +32,14 @@ Examples:
     flag_value=9748,
     type=click.IntRange(0, 65_535),
     metavar="[PORT]",
-    help="Serve pages of a fleet whose time runs, and in which a job becomes slow while one looks; 0: any port that is free.",
+    help="Serve the pages of a simulated fleet in which a job soon becomes slow, at this port; 0: any free port.",
 )
 @click.option(
     "--speed",
     type=click.FloatRange(1, 10_000),
     default=120.0,
     show_default=True,
-    help="With --serve, how much faster its time runs than ours.",
+    help="With --serve, how many times faster than real time the fleet runs.",
 )
 @click.pass_context
 def command(context: click.Context, gpus: int, hours: float, seed: int, out: Path | None, serve: int | None, speed: float) -> None:

@@ -85,7 +85,7 @@ def needs_web_server(what: str) -> None:
 
 
 def serve_demonstration(gpus: int, hours: float, seed: int, port: int, speed: float) -> None:
-    """Serve the pages of a simulated fleet whose time runs, with alerts, until the process is told to end."""
+    """Serve the pages of a running simulated fleet, with alerts, until the process is told to end."""
     needs_web_server("`ullage demo --serve`")
     from ullage.service.demonstration import MovingPlan
     from ullage.service.settings import ServiceSettings
@@ -94,7 +94,7 @@ def serve_demonstration(gpus: int, hours: float, seed: int, port: int, speed: fl
 
 
 def serve(settings: Any, moving: Any = None) -> None:
-    """Serve until the process is told to end: what settings name, or a simulated fleet whose time runs (a `MovingPlan`)."""
+    """Serve until the process is told to end: what settings name, or a running simulated fleet (a `MovingPlan`)."""
     from ullage.cli._ending import ended_by
     from ullage.service.logs import ServiceLog
     from ullage.service.server import few_arenas, listening_socket
