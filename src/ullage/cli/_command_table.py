@@ -18,7 +18,10 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class CommandRow:
-    """A command: its name, with its group's before it, what it reads, its window, whether it prints JSON, what `--out` takes, its statuses beside 0 to 2."""
+    """A command: its name, with its group's before it, what it reads, its window, whether it prints JSON, what `--out` takes.
+
+    `statuses` are those beside 0 to 2.
+    """
 
     words: str
     reads: tuple[str, ...]
