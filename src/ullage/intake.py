@@ -19,6 +19,7 @@ from ullage.sources.clock import named_zone
 from ullage.sources.jobs.attribute import JobsSeen, attribute, note_seen
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
+from ullage.store.append import Appended
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.rollups import RolledSums
 from ullage.store.spark_session import DUCKDB
@@ -155,12 +156,23 @@ def take(
         tables = taken.each(_as_far_as_it_goes(name, options, problems, names, taken.rows > 0))
         done = store.append(_attributed(map(renamed, tables), known, problems, seen), gap_ms=gap_ms)
         taken.new += done.rows_new
-        problems.repair("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
-        for column, count in sorted(done.impossible.items()):
-            problems.drop(f"impossible values of {column}", count, public(name))
+        _note_settled(done, public(name), problems)
     if jobs is not None:
         note_seen(jobs, seen, problems)
     return taken.new
+
+
+def take_read(store: Store, tables: Iterator[pa.Table], where: str, problems: Problems) -> int:
+    """Attribute samples that were read already to the store's jobs, and append them; returns how many rows were new."""
+    done = store.append(_attributed(tables, store.jobs(), problems, JobsSeen()))
+    _note_settled(done, where, problems)
+    return done.rows_new
+
+
+def _note_settled(done: Appended, where: str, problems: Problems) -> None:
+    problems.repair("readings under the name of a ratio are percent; settled by exporter and host", done.percent, where)
+    for column, count in sorted(done.impossible.items()):
+        problems.drop(f"impossible values of {column}", count, where)
 
 
 def _as_far_as_it_goes(name: str, options: Options, problems: Problems, names: Mapping[Path, str], others: bool) -> Iterator[pa.Table]:

@@ -40,8 +40,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(folder: Path, targets: Sequence[str] = (), history: str | Sequence[str] = "", interval: str = "1s") -> Iterator[str]:
-    """Run a Prometheus that scrapes `targets` (host:port) and already holds `history` (OpenMetrics texts); give its URL."""
+def prometheus(
+    folder: Path, targets: Sequence[str] = (), history: str | Sequence[str] = "", interval: str = "1s", more: str = ""
+) -> Iterator[str]:
+    """Run a Prometheus that scrapes `targets` (host:port) and already holds `history` (OpenMetrics texts); give its URL.
+
+    `more` stands at the end of its settings (YAML).
+    """
     binary = program("prometheus")
     data = folder / "prometheus"
     data.mkdir()
@@ -50,7 +55,7 @@ def prometheus(folder: Path, targets: Sequence[str] = (), history: str | Sequenc
     lines = [f"global: {{scrape_interval: {interval}, scrape_timeout: {interval}}}", "scrape_configs:"]
     lines += ["  - job_name: dcgm", f"    static_configs: [{{targets: {[*targets]!r}}}]"] if targets else ["  []"]
     config = folder / "prometheus.yml"
-    config.write_text("\n".join(lines) + "\n")
+    config.write_text("\n".join([*lines, more]) + "\n")
     port = free_port()
     command = [binary, f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y"]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]

@@ -23,6 +23,7 @@ from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter, condit
 from ullage.service.served import OF_FLEET, AskedQuestion
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # names and addresses that only programs on it reach
+ROLE = "ullage.role"  # where a request's scope has what it may do
 SHORTEST = 16  # characters of a token in a file: a shorter one can be guessed
 OWN = ("user", "namespace")  # what says whose a job is
 FOR_PARTS = (*OF_FLEET, "job", "gpus", "metrics")  # questions that one may ask who sees a part; others are of the whole

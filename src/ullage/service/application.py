@@ -23,16 +23,17 @@ from ullage.service.access import Access, GivenRole
 from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, attach_profile, silence
 from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
-from ullage.service.guard import ROLE, UPLOADS, largest_body
+from ullage.service.guard import REMOTE_WRITE, UPLOADS, largest_body
 from ullage.service.kept_page import keep_page, restored_page
 from ullage.service.live import LivePages
 from ullage.service.openapi import openapi_document
 from ullage.service.packing import AnswerPacker
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
 from ullage.service.pseudonyms import Pseudonyms
+from ullage.service.remote_write import RemoteWriteReceiver
 from ullage.service.reported import keep_reported, read_reported_speed
+from ullage.service.responses import KINDS, SEND_TOKEN, json_response, problem_response, role_of_request
 from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, request_of
-from ullage.service.settings import TOKEN
 from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
 from ullage.service.uploads import (
@@ -49,15 +50,7 @@ from ullage.service.uploads import (
 from ullage.service.workers import BesideWorkers
 from ullage.views.declared import iso
 from ullage.views.html import html
-from ullage.views.json_text import json_text
 
-KINDS = {
-    "html": "text/html; charset=utf-8",
-    "json": "application/json",
-    "csv": "text/csv; charset=utf-8",
-    "markdown": "text/markdown; charset=utf-8",
-    "text": "text/plain; charset=utf-8",
-}
 LONGEST_QUERY = 4_000  # characters
 METRICS_WINDOW = "24h"  # that gauges are over
 AGAIN = 10  # s after which to ask again where there is nothing yet
@@ -84,6 +77,7 @@ class Service:
     patience: float = 2.0  # s that a page is waited for where there is none yet: then it says that it is being computed
     alerting: Alerting | None = None
     uploads: UploadBook | None = None
+    receiver: RemoteWriteReceiver | None = None
     pseudonyms: Pseudonyms | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     packer: AnswerPacker = field(default_factory=AnswerPacker)
@@ -122,6 +116,7 @@ class Service:
             Route("/metrics", self.metrics),
             Route("/events", self.events),
             Route("/api/v1/reported", self.reported, methods=["POST"]),
+            Route(REMOTE_WRITE, self.remote_write, methods=["POST"]),
             Route("/alerts", self.alerts),
             Route("/api/v1/alerts", self.alerts_api),
             Route("/api/v1/alerts/acknowledge", self.acknowledge, methods=["POST"]),
@@ -140,24 +135,24 @@ class Service:
 
     async def healthz(self, _: HttpRequest) -> Response:
         """Say that the process serves."""
-        return _json({"alive": True, "version": ullage.__version__})
+        return json_response({"alive": True, "version": ullage.__version__})
 
     async def readyz(self, _: HttpRequest) -> Response:
         """Say whether there is an answer, and if not, why not."""
         because = self.state.unready()
         window = self.state.store.window()
         said = {"ready": not because, "because": because or None, "samples_until": iso(window[1]) if window else None}
-        return _json(said, 503 if because else 200, {"Retry-After": f"{AGAIN}"} if because else {})
+        return json_response(said, 503 if because else 200, {"Retry-After": f"{AGAIN}"} if because else {})
 
     async def openapi(self, http: HttpRequest) -> Response:
         """Describe the API."""
-        alerts, uploads = self.alerting is not None, self.uploads is not None
-        return await self._packed(http, lambda: openapi_document(alerts, uploads).encode(), "json")
+        there = [one is not None for one in (self.alerting, self.uploads, self.receiver)]
+        return await self._packed(http, lambda: openapi_document(*there).encode(), "json")
 
     async def metrics(self, http: HttpRequest) -> Response:
         """Say for a Prometheus how full the fleet is, and how the service is."""
-        if _role(http).part is not None:
-            return _problem(403, "metrics are of the whole fleet, and this token is for a part of it", _OTHER)
+        if role_of_request(http).part is not None:
+            return problem_response(403, "metrics are of the whole fleet, and this token is for a part of it", _OTHER)
         families = [*own_families(self.state, self.book, self.statuses)]
         if not self.state.unready():
             try:
@@ -173,19 +168,19 @@ class Service:
     async def events(self, http: HttpRequest) -> Response:
         """Tell a page that stays open what is new."""
         if self.live.full:
-            return _problem(
+            return problem_response(
                 503,
                 f"{self.live.most} pages are kept up to date already, and this one is not",
                 "reload it to see what is new",
                 {"Retry-After": "60"},
             )
         try:
-            role = _role(http)
+            role = role_of_request(http)
             return self.live.stream(self._page_request(http.query_params.get("page", "/"), role), role)
         except NotAllowedError as error:
-            return _problem(403, error.problem, error.hint)
+            return problem_response(403, error.problem, error.hint)
         except BadRequestError as error:
-            return _problem(400, error.problem, error.hint)
+            return problem_response(400, error.problem, error.hint)
 
     def _page_request(self, address: str, role: GivenRole) -> AskedQuestion:
         """Return what the page at an address asks. Raises BadRequestError for an address without a page that changes."""
@@ -205,27 +200,32 @@ class Service:
 
     async def reported(self, http: HttpRequest) -> Response:
         """Keep what a job says of itself."""
-        if not _role(http).acts:
-            hint = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
-            return _problem(403, "only who has a token that lets one act may report", hint)
+        if not role_of_request(http).acts:
+            return problem_response(403, "only who has a token that lets one act may report", SEND_TOKEN)
         try:
             said = read_reported_speed(await http.body())
             said.speed()
         except UllageError as error:
-            return _problem(400, error.problem, error.hint)
+            return problem_response(400, error.problem, error.hint)
         if because := self.state.unready():
-            return _problem(503, because, "", {"Retry-After": "60"})
+            return problem_response(503, because, "", {"Retry-After": "60"})
         if self.pseudonyms is not None and "job" in self.pseudonyms.fields:
             said = msgspec.structs.replace(said, job=self.pseudonyms.of("job", said.job))
         try:
             await self.book.beside(lambda: keep_reported(self.state.store.kept_reports, said))
         except UllageError as error:
-            return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
-        return _json({"kept": True, "job": said.job})
+            return problem_response(503, error.problem, error.hint, {"Retry-After": "60"})
+        return json_response({"kept": True, "job": said.job})
+
+    async def remote_write(self, http: HttpRequest) -> Response:
+        """Take samples that a Prometheus sends."""
+        if self.receiver is None:
+            return problem_response(404, "this service takes no samples", "the setting `remote_write = true` makes it")
+        return await self.receiver.answer(http)
 
     async def alerts(self, http: HttpRequest) -> Response:
         """Show the alerts."""
-        if _role(http).part is not None:
+        if role_of_request(http).part is not None:
             return self._no_answer(http, None, 403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
             return self._no_answer(http, None, 404, "this service raises no alerts", "the setting `alert_every` makes it")
@@ -235,12 +235,12 @@ class Service:
 
     async def alerts_api(self, http: HttpRequest) -> Response:
         """Give the alerts, and the silences."""
-        if _role(http).part is not None:
-            return _problem(403, _ALERTS_OF_ALL, _OTHER)
+        if role_of_request(http).part is not None:
+            return problem_response(403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
-            return _problem(404, "this service raises no alerts", "the setting `alert_every` makes it")
+            return problem_response(404, "this service raises no alerts", "the setting `alert_every` makes it")
         book, now = self.alerting.book, self.state.clock()
-        return _json(await self.book.beside(lambda: alerts_document(book, now)))
+        return json_response(await self.book.beside(lambda: alerts_document(book, now)))
 
     async def acknowledge(self, http: HttpRequest) -> Response:
         """Keep that somebody looks after an alert."""
@@ -255,17 +255,16 @@ class Service:
         return await self._kept(http, lambda alerting, body: silence(alerting.book, body, self.state.clock()))
 
     async def _kept(self, http: HttpRequest, keep: Callable[[Alerting, bytes], dict[str, Any]]) -> Response:
-        if not _role(http).acts:
-            hint = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
-            return _problem(403, "only who has a token that lets one act may change alerts", hint)
+        if not role_of_request(http).acts:
+            return problem_response(403, "only who has a token that lets one act may change alerts", SEND_TOKEN)
         alerting = self.alerting
         if alerting is None:
-            return _problem(404, "this service raises no alerts", "the setting `alert_every` makes it")
+            return problem_response(404, "this service raises no alerts", "the setting `alert_every` makes it")
         body = await http.body()
         try:
-            return _json(await self.book.beside(lambda: keep(alerting, body)))
+            return json_response(await self.book.beside(lambda: keep(alerting, body)))
         except UllageError as error:
-            return _problem(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
+            return problem_response(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
 
     async def upload_page(self, http: HttpRequest) -> Response:
         """Show the page where profiles are dropped."""
@@ -277,11 +276,12 @@ class Service:
     async def upload(self, http: HttpRequest) -> Response:
         """Take a profile, and say where its report is."""
         if self.uploads is None:
-            return _problem(404, *_NO_UPLOADS)
-        if not (_role(http).acts or self.access.everybody):
-            return _problem(403, "only who has a token that lets one act may send a profile", "")
+            return problem_response(404, *_NO_UPLOADS)
+        if not (role_of_request(http).acts or self.access.everybody):
+            return problem_response(403, "only who has a token that lets one act may send a profile", "")
         if not same_origin(http.headers):
-            return _problem(415, "a profile is sent as application/octet-stream", f"curl --data-binary @FILE -H '{_PROFILE}' …{UPLOADS}")
+            hint = f"curl --data-binary @FILE -H '{_PROFILE}' …{UPLOADS}"
+            return problem_response(415, "a profile is sent as application/octet-stream", hint)
         book = self.uploads
         try:
             with book.place(), tempfile.TemporaryFile() as profile:
@@ -291,14 +291,14 @@ class Service:
                 profile.flush()
                 name = await asyncio.wrap_future(self.reading.begin(lambda: book.report_on(profile)))
         except TimeoutError:
-            return _problem(408, f"the profile took longer than {RECEIVE_S:.0f} s to come", "")
+            return problem_response(408, f"the profile took longer than {RECEIVE_S:.0f} s to come", "")
         except OSError as error:
-            return _problem(503, f"the profile can't be kept while it is read: {error.strerror}", "")
+            return problem_response(503, f"the profile can't be kept while it is read: {error.strerror}", "")
         except UploadRefusedError as error:
-            return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
+            return problem_response(503, error.problem, error.hint, {"Retry-After": "60"})
         except UllageError as error:
-            return _problem(422, error.problem, error.hint)
-        return _json({"id": name, "page": f"/upload/{name}", "document": f"{UPLOADS}/{name}"})
+            return problem_response(422, error.problem, error.hint)
+        return json_response({"id": name, "page": f"/upload/{name}", "document": f"{UPLOADS}/{name}"})
 
     async def uploaded(self, http: HttpRequest) -> Response:
         """Show the report on a profile."""
@@ -314,7 +314,7 @@ class Service:
         try:
             report = self._upload_report(http)
         except NoSuchNameError as error:
-            return _problem(404, error.problem, error.hint)
+            return problem_response(404, error.problem, error.hint)
         return await self._packed(http, lambda: report.document, "json")
 
     def _upload_report(self, http: HttpRequest) -> UploadReport:
@@ -337,13 +337,13 @@ class Service:
                     return await self._drawn(answer, request, http, ())
                 return await self._whole(http, lambda: answer.written(form, only), form, answer)
             except NotAllowedError as error:
-                return _problem(403, error.problem, error.hint)
+                return problem_response(403, error.problem, error.hint)
             except BadRequestError as error:
-                return _problem(400, error.problem, error.hint)
+                return problem_response(400, error.problem, error.hint)
             except UllageError as error:
-                return _problem(_status(error), error.problem, error.hint)
+                return problem_response(_status(error), error.problem, error.hint)
             except BusyError as error:
-                return _problem(503, error.problem, error.hint, {"Retry-After": f"{error.again}"})
+                return problem_response(503, error.problem, error.hint, {"Retry-After": f"{error.again}"})
 
         return answer
 
@@ -373,7 +373,7 @@ class Service:
         """Return what an address asks. Raises BadRequestError for one that asks nothing that can be answered."""
         if len(http.url.query) > LONGEST_QUERY:
             raise BadRequestError(f"the query of an address has at most {LONGEST_QUERY:,} characters")
-        return self._request_of(name, http.query_params.multi_items(), http.path_params, more, _role(http))
+        return self._request_of(name, http.query_params.multi_items(), http.path_params, more, role_of_request(http))
 
     def _request_of(
         self, name: str, query: Iterable[tuple[str, str]], named: Mapping[str, str], more: Mapping[str, Any], role: GivenRole
@@ -391,7 +391,7 @@ class Service:
 
     async def _answer(self, http: HttpRequest, request: AskedQuestion, patience: float | None = None) -> Answer:
         """Return the answer, if it may be seen; a job of others is like one that is not there."""
-        role = _role(http)
+        role = role_of_request(http)
         try:
             answer = await self.book.get(request, patience=patience)
         except NoSuchNameError:
@@ -442,12 +442,12 @@ class Service:
     async def missing(self, http: HttpRequest, _: Exception) -> Response:
         """Answer where there is nothing."""
         if http.url.path.startswith("/api/"):
-            return _problem(404, f"there is nothing at {harmless(http.url.path)}", "/openapi.json lists what there is")
+            return problem_response(404, f"there is nothing at {harmless(http.url.path)}", "/openapi.json lists what there is")
         return self._no_answer(http, None, 404, f"there is no page {harmless(http.url.path)}", "")
 
     async def broken(self, *_: object) -> Response:
         """Answer where the service itself failed: its log says how."""
-        return _problem(500, "the service failed to answer; its log says why", "")
+        return problem_response(500, "the service failed to answer; its log says why", "")
 
 
 class NotAllowedError(UllageError):
@@ -475,11 +475,6 @@ def _page_at(path: str) -> ServicePage | None:
     return _JOB_PAGE if path.startswith("/job/") else next((page for page in (*PAGES, *_PLAIN) if page.path == path), None)
 
 
-def _role(http: HttpRequest) -> GivenRole:
-    role: GivenRole = http.scope[ROLE]  # the guard has put it there, or let nobody pass
-    return role
-
-
 def _status(error: UllageError) -> int:
     return 404 if isinstance(error, NoSuchNameError) else 422
 
@@ -489,7 +484,7 @@ async def _no_picture(_: HttpRequest) -> Response:
 
 
 async def _too_large(http: HttpRequest, _: Exception) -> Response:
-    return _problem(413, f"a request may send {largest_body(http.url.path):,} bytes", "send less")
+    return problem_response(413, f"a request may send {largest_body(http.url.path):,} bytes", "send less")
 
 
 async def _gone(*_: object) -> Response:
@@ -497,7 +492,7 @@ async def _gone(*_: object) -> Response:
 
 
 async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
-    return _problem(405, f"{harmless(http.method, 20)} is of no use here", "/openapi.json says what is")
+    return problem_response(405, f"{harmless(http.method, 20)} is of no use here", "/openapi.json says what is")
 
 
 def _check_form(form: str, only: str) -> None:
@@ -505,11 +500,3 @@ def _check_form(form: str, only: str) -> None:
         raise BadRequestError(f"form must be one of {', '.join(FORMS)}, not '{harmless(form, 60)}'")
     if only and form in ("json", "html"):
         raise BadRequestError("JSON and pages hold every table", "leave out only, or ask for the form csv")
-
-
-def _problem(status: int, problem: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
-    return _json({"error": {"problem": problem, "hint": hint or None}}, status, headers)
-
-
-def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json_text(data), status, headers=dict(headers or {}), media_type=KINDS["json"])

@@ -18,12 +18,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from ullage.errors import UllageError, harmless, public
-from ullage.intake import take
+from ullage.intake import take, take_read
 from ullage.problems import Problems
 from ullage.service.logs import ServiceLog
 from ullage.service.pseudonyms import Pseudonyms
+from ullage.service.remote_write import read_received, received_files, remove_received
 from ullage.service.slurm_accounting import COMMAND, SlurmAccounting
-from ullage.service.state import FollowedSource
+from ullage.service.state import LATE_S, FollowedSource
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.job import read_jobs
@@ -39,6 +40,7 @@ TURN_S = 600.0  # s that a turn may take: a server that drips is asked again, an
 STRIDE_MS = 6 * HOUR_MS  # ms of a source's time that are read, stored and kept count of at once
 HELD_MS = 6 * HOUR_MS  # ms for which counters wait for a source that can't be read
 LOCK = "follower.lock"
+SENT = "what Prometheus sends"
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,12 @@ class FollowPlan:
     turn_s: float = TURN_S
     pseudonyms: Pseudonyms | None = None
     keep_names: Mapping[str, int] = field(default_factory=dict)
+    remote_write: bool = False  # whether samples are stored, too, that were sent
 
     @property
     def shown(self) -> str:
         """The sources in words, without secrets."""
-        return ", ".join(harmless(public(source)) for source in self.sources)
+        return ", ".join([*(harmless(public(source)) for source in self.sources), *([SENT] if self.remote_write else [])])
 
 
 class StoppedError(Exception):
@@ -90,7 +93,7 @@ class Follower:
         self._lock: int | None = None
         self._files: tuple[object, ...] = ()
         self._name_limits: Mapping[str, int] = {}
-        self._compacted = time.monotonic()
+        self._compacted = self._heard = time.monotonic()
         self._accounting = SlurmAccounting(plan.first_ms / 1000, clock, time.monotonic)
         self._tell(self.state)
 
@@ -180,11 +183,16 @@ class Follower:
         pulls = [[source] for source in self.plan.sources if source not in files]
         if files and self._files_changed(files):
             pulls.append(files)
-        records = self._jobs(Problems(), failures) if pulls else None
+        records = self._jobs(Problems(), failures) if pulls or self.plan.remote_write else None
         for sources in pulls:
             try:
                 url = "://" in sources[0]
                 rows += self._taken(store, sources[0], records) if url else self._files_taken(store, sources, records)
+            except UllageError as error:
+                failures.append(error)
+        if self.plan.remote_write:
+            try:
+                rows += self._received(store, records)
             except UllageError as error:
                 failures.append(error)
         if rows:
@@ -235,6 +243,22 @@ class Follower:
         except BaseException:
             self._files = ()
             raise
+        return rows
+
+    def _received(self, store: Store, records: pa.Table | None) -> int:
+        """Store samples that were sent since the last turn; returns how many rows were new. Raises UllageError where long none came."""
+        files = received_files(store.path)
+        if not files:
+            silent = time.monotonic() - self._heard
+            if silent > max(LATE_S, 3 * self.plan.every):
+                raise UllageError(f"no samples have come for {silent / 60:.0f} min")
+            return 0
+        self._heard = time.monotonic()
+        if records is not None:
+            store.add_jobs(records)
+        tables = read_received(files, lambda path: self.log("received samples can't be read", {"file": path}))
+        rows = take_read(store, (without_old_names(table, self._name_limits) for table in tables), SENT, Problems())
+        remove_received(files, self._clock())
         return rows
 
     def _take(self, store: Store, sources: list[str], records: pa.Table | None, problems: Problems, since: int | None, until: int) -> int:

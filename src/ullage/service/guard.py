@@ -10,16 +10,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ullage.service.access import Access
+from ullage.service.access import ROLE, Access
 from ullage.service.live_script import LIVE_SCRIPT
 from ullage.service.uploads import LARGEST_UPLOAD, TooLargeError
+from ullage.sources.remote_write import LARGEST_PACKED
 from ullage.views.json_text import json_text
 from ullage.views.page import site_policy
 
 LARGEST_BODY = 64 * 1024  # bytes that a request may send
 OPEN = ("/healthz", "/readyz")  # an orchestrator asks these, and has no token
 UPLOADS = "/api/v1/uploads"  # where profiles are sent
-ROLE = "ullage.role"  # where a request's scope has what it may do
+REMOTE_WRITE = "/api/v1/write"  # where a Prometheus sends samples
 
 _PAGES_MAY = site_policy(LIVE_SCRIPT)
 
@@ -76,7 +77,7 @@ class Guard:
 
 def largest_body(path: str) -> int:
     """Return how many bytes a request to an address may send."""
-    return LARGEST_UPLOAD if path == UPLOADS else LARGEST_BODY
+    return {UPLOADS: LARGEST_UPLOAD, REMOTE_WRITE: LARGEST_PACKED}.get(path, LARGEST_BODY)
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -29,15 +29,16 @@ _WRONG = {
 
 
 @cache
-def openapi_document(alerts: bool = False, uploads: bool = False) -> str:
-    """Return the document, OpenAPI 3.1, of a service that raises `alerts`, and takes `uploads`, or not."""
+def openapi_document(alerts: bool = False, uploads: bool = False, remote_write: bool = False) -> str:
+    """Return the document, OpenAPI 3.1, of a service that raises `alerts`, takes `uploads` and samples by `remote_write`, or not."""
     parts: dict[str, Any] = {"Problem": _PROBLEM}
     paths = {_path(one): {"get": _operation(one, parts)} for one in SERVED.values()} | (_alert_paths(parts) if alerts else {})
+    paths |= _OWN | (_UPLOADS if uploads else {}) | (_REMOTE_WRITE if remote_write else {})
     return json_text(
         {
             "openapi": "3.1.0",
             "info": {"title": "Ullage", "version": ullage.__version__, "description": "How far GPUs fall short of full."},
-            "paths": paths | _OWN | (_UPLOADS if uploads else {}) | {"/api/v1/reported": {"post": _reported(parts)}},
+            "paths": paths | {"/api/v1/reported": {"post": _reported(parts)}},
             "components": {"schemas": parts, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         }
     )
@@ -214,6 +215,26 @@ _SENT_PROFILE = {
     },
 }
 _UPLOADS = {"/api/v1/uploads": {"post": _SENT_PROFILE}}
+_SENT_SAMPLES = {
+    "operationId": "remote_write",
+    "summary": "Samples, as Prometheus remote write 1.0",
+    "security": [{"token": []}],
+    "requestBody": {"required": True, "content": {"application/x-protobuf": {}}},
+    "responses": {
+        "204": {"description": "They are kept."},
+        **{
+            status: _problem(why)
+            for status, why in {
+                "400": "It is no remote write.",
+                "403": "The token is missing.",
+                "413": "It is too large.",
+                "415": "It is of another protocol than 1.0.",
+                "503": "It can't be taken now: send it again.",
+            }.items()
+        },
+    },
+}
+_REMOTE_WRITE = {"/api/v1/write": {"post": _SENT_SAMPLES}}
 _OWN = {
     "/healthz": _plain("Whether the process serves", "application/json", {"200": "It does."}),
     "/readyz": _plain("Whether there is an answer", "application/json", {"200": "There is.", "503": "There is none yet, and why."}),

@@ -107,10 +107,11 @@ class RunningService:
         filled = self.filler is None or self.filler.stop(patience)
         if self.service.uploads is not None:
             self.service.uploads.close()
+        received = self.service.receiver is None or self.service.receiver.close(patience)
         answered = self.service.reading.close(patience) and self.service.book.close(patience)
         if self.service.state.keeps is not None:
             self.service.state.keeps.cleanup()
-        return filled and answered
+        return filled and answered and received
 
     async def _serve(self, listening: socket.socket) -> None:
         kept_up = [

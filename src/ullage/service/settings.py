@@ -61,6 +61,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     pseudonym_key_file: str = ""
     keep_names: dict[Literal["user", "namespace", "name", "pod", "container"], str] = msgspec.field(default_factory=dict)
     uploads: Literal["", "on", "off"] = ""
+    remote_write: bool = False
     log: Literal["text", "json"] = "text"
     defaults: dict[str, str | int | float | bool | list[str]] = msgspec.field(default_factory=dict)
 

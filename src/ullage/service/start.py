@@ -22,9 +22,10 @@ from ullage.service.demonstration import Demonstration, MovingDemonstration, Mov
 from ullage.service.follow import Follower, FollowPlan
 from ullage.service.kept_page import NAME
 from ullage.service.logs import ServiceLog
+from ullage.service.remote_write import ReceivedSamples, RemoteWriteReceiver
 from ullage.service.served import AskedQuestion
 from ullage.service.server import Filler, RunningService
-from ullage.service.settings import ServiceSettings
+from ullage.service.settings import TOKEN, ServiceSettings
 from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
 from ullage.service.uploads import UploadBook, may_upload
@@ -56,7 +57,17 @@ def running_service(settings: ServiceSettings, log: ServiceLog, moving: MovingPl
     served = Service(book, state, settings.words(), access, totals, totals.file.with_name(NAME), alerting=alerting)
     served.pseudonyms = settings.hidden_names()
     served.uploads = UploadBook() if state.uploads else None
+    served.receiver = _receiver(settings, access, state)
     return RunningService(served, log, filler)
+
+
+def _receiver(settings: ServiceSettings, access: Access, state: ServiceState) -> RemoteWriteReceiver | None:
+    """Return what takes samples that a Prometheus sends; None where that is not asked for."""
+    if not settings.remote_write:
+        return None
+    if access.everybody:
+        raise UllageError("who may send samples (`remote_write`) needs a token, and there is none", f"put one into {TOKEN}")
+    return RemoteWriteReceiver(ReceivedSamples(state.store.path, settings.cluster or None, settings.hidden_names()))
 
 
 def _alerting(settings: ServiceSettings, state: ServiceState, file: Path, log: ServiceLog) -> Alerting | None:
@@ -117,20 +128,22 @@ def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, 
     """Return the state of what is watched, and what fills its store (None: others do)."""
     sources = settings.sources
     if len(sources) == 1 and at_rest(sources[0]) and expanded_path(sources[0]).is_dir():
+        if settings.remote_write:
+            raise UllageError("a store that others fill takes no samples", "set `remote_write` where it is filled")
         if settings.pseudonyms:
             raise UllageError("a store that others fill has its names already", "set `pseudonyms` where it is filled")
         if settings.keep_names:
             raise UllageError("names in a store that others fill are theirs to remove", "set `keep_names` where it is filled")
         place = expanded_path(sources[0]).absolute()
         return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED, prices=settings.prices)), None
-    if not sources and not nvml_answers():
+    if not sources and not settings.remote_write and not nvml_answers():
         folder = tempfile.TemporaryDirectory(prefix="ullage-serve-", ignore_cleanup_errors=True)
         state = ServiceState(WatchedStore(Path(folder.name) / "demo" / "store", prices=settings.prices), note=_SIMULATED, keeps=folder)
         return state, Demonstration(Path(folder.name) / "demo", log, state.follow)
-    plan = _plan(settings, sources or ("local",))
-    live = any("://" in one or one == "local" for one in plan.sources)
+    plan = _plan(settings, sources or (() if settings.remote_write else ("local",)))
+    live = settings.remote_write or any("://" in one or one == "local" for one in plan.sources)
     state = ServiceState(WatchedStore(plan.store, live=live, prices=settings.prices))
-    state.note = "" if sources else _LOCAL
+    state.note = "" if plan.sources != ("local",) or sources else _LOCAL
     return state, Follower(plan, log, state.follow)
 
 
@@ -163,6 +176,7 @@ def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
         keep_days=settings.keep_days,
         pseudonyms=settings.hidden_names(),
         keep_names=settings.kept_names(),
+        remote_write=settings.remote_write,
     )
 
 

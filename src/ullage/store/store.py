@@ -7,6 +7,7 @@ rollups/part-<hash>.*.parquet           what a report adds up over that part (`s
 jobs.parquet                            job records (`tables.JOBS`)
 pseudonyms.json                         fields whose names are not kept (`store.hidden_names`)
 units.json                              in which unit exporters write their ratios (`sums.ratio_units`)
+received/                               samples that were sent and are not stored yet (`ullage serve`)
 lock                                    held by the one writer
 """
 
@@ -37,7 +38,7 @@ from ullage.store.spark_session import DUCKDB
 from ullage.sums.windows import SILENCE_MS
 from ullage.written_values import expanded_path
 
-OURS = frozenset({NAME, HIDDEN, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
+OURS = frozenset({NAME, HIDDEN, "samples", "tails", "rollups", "received", "jobs.parquet", "units.json", "lock"})
 
 
 @dataclass(frozen=True)
