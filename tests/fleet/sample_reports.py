@@ -10,7 +10,10 @@ from ullage.audit.trust import Verdict
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.telemetry import TelemetryTree, tree
 from ullage.reports.fleet.agreement import Agreement, Comparison, SizeRow
-from ullage.reports.fleet.fleet import CoursePoint, FleetReport, Group
+from ullage.reports.fleet.bills import FleetMoney
+from ullage.reports.fleet.course import CoursePoint
+from ullage.reports.fleet.fleet import FleetReport
+from ullage.reports.fleet.groups import Group
 
 HOUR = 3_600_000
 START = 1_786_320_000_000  # 2026-08-10 00:00 UTC
@@ -143,9 +146,7 @@ def report(**changes: Any) -> FleetReport:
         agreement=agreement(),
         noise=[SamplingNoise(5.0, 5, 0.00031, 0.0007), SamplingNoise(30.0, 30, 0.0012, 0.0021)],
         ullage=58_561.0,
-        cost=215_040.0,
-        ullage_cost=146_402.5,
-        idle_cost=33_550.0,
+        money=FleetMoney(cost=215_040.0, ullage_cost=146_402.5, idle_cost=33_550.0),
         command="ullage fleet week.parquet --by job --price 2.5 --out report.html",
         notes=[
             "52 of 512 GPUs were silent for 20 min; those minutes are left out",
@@ -157,11 +158,18 @@ def report(**changes: Any) -> FleetReport:
 
 def empty() -> FleetReport:
     """Return a report in which nothing is known."""
-    nothing = dict.fromkeys(
-        ("ofu", "ofu_all", "gpu_util", "tensor_active", "power", "agreement", "ullage", "cost", "ullage_cost", "idle_cost")
-    )
+    nothing = dict.fromkeys(("ofu", "ofu_all", "gpu_util", "tensor_active", "power", "agreement", "ullage"))
     lists: dict[str, Any] = {name: [] for name in ("groups", "models", "course", "doubtful_series", "findings", "noise", "notes")}
     ledger = dict.fromkeys(("job", "shared", "held_idle", "free", "unknown", "total"), 0.0)
     return report(
-        **nothing, **lists, ledger=ledger, verdicts={}, tree=TelemetryTree(None, ()), gpus=0.0, gpu_hours=0.0, trusted_share=0.0, command=""
+        **nothing,
+        **lists,
+        money=FleetMoney(),
+        ledger=ledger,
+        verdicts={},
+        tree=TelemetryTree(None, ()),
+        gpus=0.0,
+        gpu_hours=0.0,
+        trusted_share=0.0,
+        command="",
     )

@@ -13,7 +13,8 @@ import pytest
 
 from tests.seeds import some
 from ullage.field import CLOCK_LIMITS
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.sums.devices import device_sums
 from ullage.sums.gauges import device_and_gauge_sums
 from ullage.sums.windows import settle

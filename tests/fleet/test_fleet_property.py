@@ -20,8 +20,9 @@ from tests.seeds import some
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import fleet_document as as_json
+from ullage.reports.fleet.course import course_of, course_width
 from ullage.reports.fleet.existence import existence
-from ullage.reports.fleet.fleet import BUCKETS, _course, _ledger
+from ullage.reports.fleet.fleet import _ledger
 from ullage.reports.fleet.fleet import fleet as fleet_report
 from ullage.reports.fleet.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.fleet.prices import PriceTable, row_prices
@@ -431,8 +432,8 @@ def compare_course(seed, fleet, rows):
     """The course over time is what the walk finds in each of its buckets."""
     since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
     samples = within(as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)), since, until)
-    course = {point.time: point for point in _course(samples, (since, until), {}, FleetRequest())}
-    bucket = next(b for b in BUCKETS if (until - since) / b <= 400) // 1000
+    course = {point.time: point for point in course_of(samples, (since, until), {})}
+    bucket = course_width((since, until)) // 1000
     start, end = fleet["window"]
     for first in range(start // bucket * bucket, end, bucket):
         parts = told(parts_of(fleet | {"window": (max(first, start), min(first + bucket, end))}))

@@ -172,8 +172,8 @@ def test_money_is_told_when_prices_are(settled):
         settled([busy(job="1"), idle(gpu="b", model=A100, job="1", sm_clock=1410e6)]), None, FleetRequest(prices={"H100": 2.0, "": 1.0})
     )
     # 1 h at 2 and 1 h at 1; ullage 0.7 h at 2 and 1 h at 1; idle 1 h at 1
-    assert (report.cost, report.ullage_cost, report.idle_cost) == pytest.approx((3.0, 2.4, 1.0))
-    assert fleet(settled([busy()]), None, FleetRequest()).cost is None
+    assert (report.money.cost, report.money.ullage_cost, report.money.idle_cost) == pytest.approx((3.0, 2.4, 1.0))
+    assert fleet(settled([busy()]), None, FleetRequest()).money.cost is None
 
 
 def test_table_three_compares_reported_mfu_with_ofu(settled):

@@ -59,7 +59,7 @@ def test_one_instance_of_seven_is_a_seventh_of_the_silicon_and_the_whole_gpu_is_
             rows.append(busy(**nothing, sm_clock=A100_CLOCK, **when))
     report = fleet(settled(rows), None, FleetRequest(prices={"": 7.0}))
     assert report.ofu == pytest.approx(0.4 / 7, rel=1e-6)
-    assert report.cost == pytest.approx(14)
+    assert report.money.cost == pytest.approx(14)
     assert hours(report) == pytest.approx({"job": 2 / 7, "not_sliced": 12 / 7})
     assert losses_of(report)["not_allocated"] == pytest.approx(12 / 7)
     assert {group.key: round(group.ofu, 6) for group in report.groups if group.key == "1"} == {"1": 0.4}

@@ -11,8 +11,9 @@ import pytest
 
 from tests.seeds import some
 from ullage.field import HEALTH
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
 from ullage.reports.fleet.health import sick_gpus
+from ullage.reports.fleet.request import FleetRequest
 from ullage.sums.windows import settle
 from ullage.tables import samples as as_samples
 

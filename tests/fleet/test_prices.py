@@ -18,8 +18,10 @@ from tests.fleet.price_reference import ObservedSpan, money_by
 from tests.seeds import some
 from ullage import fleet
 from ullage.errors import UllageError
+from ullage.reports.fleet import groups
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.prices import read_price_table
+from ullage.sums.devices import within
 
 START = 1_786_320_000  # a whole hour
 STEP = 60
@@ -97,18 +99,18 @@ def priced(seed: int, folder: Path) -> tuple[FleetReport, dict[tuple[str, str], 
 def test_money_is_what_decimals_add_up_to_second_by_second(seed: int, tmp_path: Path) -> None:
     report, expected, samples, file = priced(seed, tmp_path)
     whole = expected["all", ""]
-    assert (report.cost, report.list_cost) == pytest.approx((float(whole["cost"]), float(whole["list_cost"])), rel=1e-9)
-    assert report.ullage_cost == pytest.approx(float(whole["ullage_cost"]), rel=1e-6)  # activity is kept in single precision
+    assert (report.money.cost, report.money.list_cost) == pytest.approx((float(whole["cost"]), float(whole["list_cost"])), rel=1e-9)
+    assert report.money.ullage_cost == pytest.approx(float(whole["ullage_cost"]), rel=1e-6)  # activity is kept in single precision
     for group in report.groups:
         own = expected["job", group.key]
         assert (group.cost, group.list_cost) == pytest.approx((float(own["cost"]), float(own["list_cost"])), rel=1e-9)
         assert group.ullage_cost == pytest.approx(float(own["ullage_cost"]), rel=1e-6)
-    for bill in report.chargeback:
+    for bill in report.money.chargeback:
         own = expected["team", bill.team]
         assert (bill.cost, bill.list_cost) == pytest.approx((float(own["cost"]), float(own["list_cost"])), rel=1e-9)
         assert bill.ullage_cost == pytest.approx(float(own["ullage_cost"]), rel=1e-6)
-    assert {bill.team for bill in report.chargeback} == {name for kind, name in expected if kind == "team"}
-    bought = {one.kind: one.cost for one in report.purchases}
+    assert {bill.team for bill in report.money.chargeback} == {name for kind, name in expected if kind == "team"}
+    bought = {one.kind: one.cost for one in report.money.purchases}
     assert bought == pytest.approx({name: float(own["cost"]) for (kind, name), own in expected.items() if kind == "bought"}, rel=1e-9)
     hourly = fleet(samples, price_file=str(file), by="hour", gap=STEP)
     assert sum(group.cost or 0.0 for group in hourly.groups) == pytest.approx(float(whole["cost"]), rel=1e-9)
@@ -278,3 +280,26 @@ def test_the_key_of_an_amount_is_the_same_in_every_currency(told: tuple[Path, Pa
             heads[currency, only] = next(csv.reader(io.StringIO((tmp_path / "rows.csv").read_text())))
     for only, keys in (("groups", ("cost", "ullage_cost")), ("energy", ("energy_cost",))):
         assert all(f"{key} (EUR)" in heads[("--currency", "EUR"), only] and f"{key} (money)" in heads[(), only] for key in keys)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (3, 0), (0, 3)])
+def test_prices_that_change_outside_the_window_cost_no_more_sums(
+    before: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a window of two hours; a price of each day before and after it
+    spans = [ObservedSpan("GPU-0", "H100 SXM", "n1", "7", "ann", START, START + 7200, Decimal("0.5"))]
+    samples, file = samples_of(spans, tmp_path / "samples.csv"), tmp_path / "prices.toml"
+    days = [START - 86400 * n for n in range(1, before + 1)] + [START + 86400 * n for n in range(1, after + 1)]
+    file.write_text(
+        "".join(f"[[prices]]\namount = 9\nsince = {datetime.fromtimestamp(day, UTC).isoformat()}\n" for day in days[::-1])
+        + "[[prices]]\namount = 1\n"
+    )
+    spans_asked = list[tuple[int | None, int | None]]()
+
+    def counted(table: Any, since: int | None, until: int | None) -> Any:
+        spans_asked.append((since, until))
+        return within(table, since, until)
+
+    monkeypatch.setattr(groups, "within", counted)
+    report = fleet(samples, price_file=str(file), by="hour", gap=STEP)
+    assert report.money.cost == pytest.approx(2 * (9 if before else 1)) and spans_asked == [(None, None)]

@@ -10,7 +10,8 @@ import pytest
 from ullage.render.fleet import view
 from ullage.render.fleet_document import record
 from ullage.render.svg.roofs import roofs as picture
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.sums.windows import settle
 from ullage.tables import samples as as_samples
 from ullage.views.text import text

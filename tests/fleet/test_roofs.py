@@ -16,10 +16,10 @@ from ullage.field import CLOCK_LIMITS
 from ullage.gpus.chip import find
 from ullage.gpus.measured import Ceilings, MeasuredCeiling, save
 from ullage.reports.fleet.energy import energies_of, energy_ledger
-from ullage.reports.fleet.fleet import FleetRequest
 from ullage.reports.fleet.fleet import fleet as fleet_report
 from ullage.reports.fleet.groups import state_sums
 from ullage.reports.fleet.rated import rate
+from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import ROOFS, RoofHeights, RoofLevel, roofs_of
 from ullage.store.store import Store
 from ullage.sums.devices import STEPS, _sums

@@ -65,7 +65,7 @@ def test_a_part_has_the_numbers_that_the_whole_fleet_has_for_it(ask: Callable[..
             slack = 1 + 1e-9
             assert row.ofu_bounds[0] <= own.ofu_bounds[0] * slack and own.ofu_bounds[1] <= row.ofu_bounds[1] * slack, row.key
         if len(part.groups) == 1:  # what several share is of each of them
-            assert (part.ofu, part.gpu_hours, part.trusted_share, part.cost) == pytest.approx(
+            assert (part.ofu, part.gpu_hours, part.trusted_share, part.money.cost) == pytest.approx(
                 (row.ofu, row.gpu_hours, row.trusted_share, row.cost)
             )
             assert part.ullage == pytest.approx(row.ullage) and part.tree == row.tree

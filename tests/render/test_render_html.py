@@ -19,6 +19,7 @@ from ullage.audit.trust import Verdict
 from ullage.metrics.clocks import SamplingNoise
 from ullage.render.fleet import view
 from ullage.reports.fleet.agreement import Comparison
+from ullage.reports.fleet.bills import FleetMoney
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.views.html import html as page
 from ullage.views.view import Fact, Finding, FindingPlace
@@ -150,7 +151,7 @@ def test_numbers_that_are_not_numbers_are_dashes() -> None:
             ofu=nan,
             ullage=nan,
             power=nan,
-            cost=nan,
+            money=FleetMoney(cost=nan, ullage_cost=nan),
             gpu_util=float("inf"),
             groups=[group("a", ofu=nan)],
             noise=[SamplingNoise(5, 5, nan, nan)],

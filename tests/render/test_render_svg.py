@@ -20,7 +20,8 @@ from ullage.render.svg.line import course
 from ullage.render.svg.scatter import scatter
 from ullage.render.svg.stacked import ledger, trust
 from ullage.reports.fleet.agreement import Comparison
-from ullage.reports.fleet.fleet import CoursePoint, FleetReport
+from ullage.reports.fleet.course import CoursePoint
+from ullage.reports.fleet.fleet import FleetReport
 from ullage.views.draw import NARROW, SIZE, WIDE, extent, fit
 from ullage.views.palette import PALETTE
 

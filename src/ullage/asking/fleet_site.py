@@ -15,7 +15,8 @@ from ullage.written_values import expanded_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ullage.reports.fleet.fleet import FleetReport, JudgedFleet
+    from ullage.reports.fleet.fleet import FleetReport
+    from ullage.reports.fleet.judged import JudgedFleet
     from ullage.reports.fleet.request import FleetRequest
     from ullage.reports.fleet.where import Condition
     from ullage.views.view import View
@@ -164,7 +165,8 @@ def _job_view(site: SiteReport, part: NamedPart) -> View:
 
 def _part_view(site: SiteReport, part: NamedPart) -> View:
     from ullage.render.fleet import view
-    from ullage.reports.fleet.fleet import part_of_fleet, report_of
+    from ullage.reports.fleet.fleet import report_of
+    from ullage.reports.fleet.judged import part_of_fleet
 
     request = replace(site.request, by="job", command=site.command_on(part.by, part.label))
     told = part_of_fleet(site.asked, part.condition())

@@ -214,7 +214,7 @@ def write_site(question: FleetQuestion, out: Path, progress: Progress, command: 
     """Write the report as a folder of pages, those of the `top` worst jobs, users and hosts; returns why it is partial."""
     from ullage.asking.fleet_site import SiteReport, refuse_what_is_read, write_pages
     from ullage.asking.next_commands import job_command, part_command, waterfall_command
-    from ullage.reports.fleet.fleet import judged_fleet, part_of_fleet
+    from ullage.reports.fleet.judged import judged_fleet, part_of_fleet
 
     if question.by is not None or question.against is not None:
         raise WrongQuestionError("a folder has pages by job, by user and by host, of one window: leave out --by and --against")

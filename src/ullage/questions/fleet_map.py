@@ -53,8 +53,8 @@ class FleetMapQuestion(StoredTelemetryReading):
 def answer(question: FleetMapQuestion, progress: Progress, command: str = "") -> FleetMap:
     """Return the map; raises UllageError for what the user can fix, and for partial input under `strict`."""
     from ullage.intake import opened
-    from ullage.reports.fleet.fleet import judged_fleet, part_of_fleet
     from ullage.reports.fleet.fleet_map import fleet_map
+    from ullage.reports.fleet.judged import judged_fleet, part_of_fleet
     from ullage.reports.fleet.request import FleetRequest
 
     request = FleetRequest(since=question.since, until=question.until, gpu=question.gpu, where=question.where, progress=progress)

@@ -27,20 +27,20 @@ def money_columns(terms: MoneyTerms) -> list[Column]:
 
 def bill_sections(report: FleetReport) -> Iterator[Section]:
     """Yield what each team pays, and how the hours were bought, where a file of prices tells of teams and of purchases."""
-    if report.chargeback:
+    if report.money.chargeback:
         yield Section("chargeback", "Who pays", [_chargeback(report)], _CHARGEBACK)
-    if report.purchases and report.terms.price == "paid":
+    if report.money.purchases and report.money.terms.price == "paid":
         yield Section("purchases", "How the hours were bought", [_purchases(report)], _PURCHASES)
 
 
 def _chargeback(report: FleetReport) -> Part:
-    terms = report.terms
-    priced = any(known(bill.cost) is not None for bill in report.chargeback)
+    terms = report.money.terms
+    priced = any(known(bill.cost) is not None for bill in report.money.chargeback)
     hours = [Column("GPU-hours", GPU_HOURS), Column("of them held idle", GPU_HOURS), Column("of them ullage", GPU_HOURS)]
     cost, ullage, *at_list = money_columns(terms)
     money = [cost, money_column(terms, "of it held idle", "held_idle_cost"), ullage, *at_list]
     rows: list[list[Value]] = []
-    for bill in report.chargeback:
+    for bill in report.money.chargeback:
         listed = [bill.list_cost] if at_list else []
         row: list[Value] = [bill.team, bill.gpu_hours, bill.held_idle_hours, bill.ullage]
         rows.append([*row, *([bill.cost, bill.held_idle_cost, bill.ullage_cost, *listed] if priced else [])])
@@ -49,7 +49,7 @@ def _chargeback(report: FleetReport) -> Part:
 
 
 def _purchases(report: FleetReport) -> Part:
-    terms = report.terms
+    terms = report.money.terms
     columns = [
         Column("bought"),
         Column("GPU-hours", GPU_HOURS),
@@ -57,9 +57,9 @@ def _purchases(report: FleetReport) -> Part:
         money_column(terms, "cost", "cost"),
         money_column(terms, "at list price", "list_cost"),
     ]
-    whole = sum(one.gpu_hours for one in report.purchases)
+    whole = sum(one.gpu_hours for one in report.money.purchases)
     rows: list[list[Value]] = [
-        [one.kind, one.gpu_hours, one.gpu_hours / whole if whole else None, one.cost, one.list_cost] for one in report.purchases
+        [one.kind, one.gpu_hours, one.gpu_hours / whole if whole else None, one.cost, one.list_cost] for one in report.money.purchases
     ]
     last: list[Value] = ["= all that is priced", whole, 1.0, *(_added([row[place] for row in rows]) for place in (3, 4))]
     return Table("purchases", columns, rows, title="By purchase", last=[last])

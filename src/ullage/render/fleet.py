@@ -96,8 +96,8 @@ def _lede(report: FleetReport) -> Iterator[str]:
     if (busy := known(report.gpu_util)) is not None:
         yield f"“GPU utilization” says {percent(busy)}."
     if (short := known(report.ullage)) is not None:
-        worth = known(report.ullage_cost)
-        yield f"{hours(short)} GPU-hours fall short of full" + (f", worth {report.terms.words(worth)}." if worth is not None else ".")
+        worth = known(report.money.ullage_cost)
+        yield f"{hours(short)} GPU-hours fall short of full" + (f", worth {report.money.terms.words(worth)}." if worth is not None else ".")
 
 
 _METHODS = {"exact": "cycle counters", "mixed": "cycle counters where they count, else activity × sampled clock"}
@@ -113,13 +113,13 @@ def _facts(report: FleetReport) -> Iterator[Fact]:
     yield Fact("Power", report.power, WATTS, "mean per GPU")
     yield from energy_facts(report)
     yield Fact("Method", report.method, note=_METHODS.get(report.method, "tensor activity × sampled clock"))
-    if known(report.cost) is not None:
-        written = report.terms.notation
-        parts = f"{written.words(report.ullage_cost)} of it for ullage, {written.words(report.idle_cost)} while idle"
-        note = f"{report.terms.at_which_price}; {parts}"
-        yield Fact("Cost of all hours", report.cost, written, note)
-    if known(report.list_cost) is not None and report.terms.price == "paid":
-        yield Fact("At list price", report.list_cost, report.terms.notation, "what all hours would cost")
+    if known(report.money.cost) is not None:
+        written = report.money.terms.notation
+        parts = f"{written.words(report.money.ullage_cost)} of it for ullage, {written.words(report.money.idle_cost)} while idle"
+        note = f"{report.money.terms.at_which_price}; {parts}"
+        yield Fact("Cost of all hours", report.money.cost, written, note)
+    if known(report.money.list_cost) is not None and report.money.terms.price == "paid":
+        yield Fact("At list price", report.money.list_cost, report.money.terms.notation, "what all hours would cost")
 
 
 def _chain(report: FleetReport) -> list[Part]:
@@ -146,9 +146,9 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
         Column("OFU", PERCENT_1),
         Column("ullage, GPU-hours", GPU_HOURS),
         *more,
-        *(money_columns(report.terms) if priced else []),
+        *(money_columns(report.money.terms) if priced else []),
     ]
-    at_list = report.terms.price == "paid"
+    at_list = report.money.terms.price == "paid"
     body = [_group(group, [key for key, _ in factors], doubted, more, priced, at_list) for group in rows]
     mixed = len({group.method for group in rows}) > 1 or (rows and rows[0].method != report.method)
     exact = "OFU marked * is exact: it comes from cycle counters, not from clock samples." if mixed else ""

@@ -62,12 +62,12 @@ class UllageDocument(Document):
     """GPU-hours short of full, and money where there is a price."""
 
     gpu_hours: Annotated[Hours | None, At("ullage")]
-    cost: Annotated[float | None, At("ullage_cost")]
-    idle_cost: float | None
-    fleet_cost: Annotated[float | None, At("cost")]
-    fleet_list_cost: Annotated[float | None, At("list_cost")]
-    currency: Annotated[str | None, At("terms.currency"), Made(lambda name: name or None)]
-    price: Annotated[str | None, At("terms.price")]
+    cost: Annotated[float | None, At("money.ullage_cost")]
+    idle_cost: Annotated[float | None, At("money.idle_cost")]
+    fleet_cost: Annotated[float | None, At("money.cost")]
+    fleet_list_cost: Annotated[float | None, At("money.list_cost")]
+    currency: Annotated[str | None, At("money.terms.currency"), Made(lambda name: name or None)]
+    price: Annotated[str | None, At("money.terms.price")]
 
 
 class PurchaseDocument(Document):
@@ -418,8 +418,8 @@ class FleetDocument(Document):
     ledger: dict[str, Hours]
     ledger_shares: dict[str, Ratio | None]
     ullage: UllageDocument
-    purchases: list[PurchaseDocument]
-    chargeback: list[TeamBillDocument]
+    purchases: Annotated[list[PurchaseDocument], At("money.purchases")]
+    chargeback: Annotated[list[TeamBillDocument], At("money.chargeback")]
     by: str
     groups: list[GroupDocument]
     models: list[GroupDocument]

@@ -207,10 +207,10 @@ def _energy(report: JobReport) -> str:
 
 
 def _cost(report: JobReport) -> str:
-    fleet = report.fleet
-    if known(fleet.cost) is None:
+    money = report.fleet.money
+    if known(money.cost) is None:
         return ""
-    return f"{fleet.terms.words(fleet.cost)}, {fleet.terms.notation.words(fleet.ullage_cost)} of it for what fell short of full"
+    return f"{money.terms.words(money.cost)}, {money.terms.notation.words(money.ullage_cost)} of it for what fell short of full"
 
 
 def _cpus(told: JobstatsSummary | None) -> str:

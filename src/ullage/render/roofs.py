@@ -114,7 +114,7 @@ def energy_sections(report: FleetReport) -> Iterator[Section]:
     columns = [Column("whose energy"), Column("kWh", KILOWATT_HOURS), Column("±", KILOWATT_HOURS)]
     columns += [Column("share", PERCENT_1), Column("a GPU", WATTS)]
     columns += [Column("kg CO₂", KILOWATT_HOURS)] if report.carbon is not None else []
-    columns += [] if report.kwh_price is None else [money_column(report.terms, "cost of energy", "energy_cost")]
+    columns += [] if report.kwh_price is None else [money_column(report.money.terms, "cost of energy", "energy_cost")]
     yield Section("energy", "Energy", [Table("energy", columns, rows, last=[total]), Paragraph(_meter_words(energy))], _ENERGY)
 
 

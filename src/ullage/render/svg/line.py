@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ullage.render.svg.calendar import HOUR, ticks
 from ullage.render.svg.kit import levels
-from ullage.reports.fleet.fleet import BUCKETS, CoursePoint
+from ullage.reports.fleet.course import CoursePoint, course_width
 from ullage.views.declared import iso
 from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
@@ -71,7 +71,7 @@ def bucket(points: Sequence[CoursePoint], window: tuple[int, int] | None = None)
     distances = [after.time - before.time for before, after in pairwise(points)]
     if distances:
         return max(1, min(distances))
-    return next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1]) if window else HOUR
+    return course_width(window) if window else HOUR
 
 
 def _runs(

@@ -13,7 +13,8 @@ from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find, peak
 from ullage.metrics.agreement import pearson
 from ullage.reports.audit.audit import AuditReport
-from ullage.reports.fleet.fleet import BUCKETS, CoursePoint, FleetReport
+from ullage.reports.fleet.course import CoursePoint, course_width
+from ullage.reports.fleet.fleet import FleetReport
 from ullage.trainlogs.reported import periods
 from ullage.views.shown import ShownByView
 
@@ -146,7 +147,7 @@ def mfu_course(report: FleetReport, steps: LoggedSteps, job: str, notes: Sequenc
 
 
 def _points(course: Sequence[CoursePoint], window: tuple[int, int], steps: LoggedSteps) -> list[MfuCoursePoint]:
-    width = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])  # as the report's course has it
+    width = course_width(window)
     found = []
     for point in course:
         start, end = max(point.time, window[0]), min(point.time + width, window[1])

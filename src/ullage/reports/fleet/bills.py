@@ -14,6 +14,7 @@ from ullage.reports.fleet.prices import NO_TEAM, NOBODY, PURCHASES, PriceTable, 
 from ullage.reports.fleet.rated import NOT_ALLOCATED, Array, Codes, Rated
 from ullage.sums.ledger import CODES
 from ullage.units import HOUR_MS
+from ullage.views.notation import AS_GIVEN, MoneyTerms
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,48 @@ class TeamBill:
     list_cost: float | None
 
 
+@dataclass(frozen=True)
+class FleetMoney:
+    """What hours cost, in what the `terms` say; None: some of them have no price.
+
+    `cost` is of all hours, `ullage_cost` and `idle_cost` are parts of it: of what falls short of full in trusted series, and of idle time,
+    whoever held it. `list_cost` is what all hours cost at list price; `purchases` is `cost` by how hours were bought, `chargeback` the same
+    by the team that pays.
+    """
+
+    cost: float | None = None
+    ullage_cost: float | None = None
+    idle_cost: float | None = None
+    list_cost: float | None = None
+    terms: MoneyTerms = AS_GIVEN
+    purchases: tuple[Purchase, ...] = ()
+    chargeback: tuple[TeamBill, ...] = ()
+
+
+def fleet_money(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices, table: PriceTable) -> FleetMoney:
+    """Return what the hours of some rows cost; `trusted` says which of them count for what falls short of full."""
+    good = rated.take(trusted)
+    idle = rated.column("idle_ms") * rated.weight / HOUR_MS
+    known = bool((good.ofu_time > 0).any())
+    return FleetMoney(
+        cost=_total(rated.hours * prices.paid),
+        ullage_cost=_total(good.ullage_hours * prices.paid[trusted]) if known else None,
+        idle_cost=_total(idle * prices.paid),
+        list_cost=_total(rated.hours * prices.listed),
+        terms=table.terms,
+        purchases=purchases(rated, prices),
+        chargeback=chargeback(with_teams(rated, table), trusted, prices) if table.teams else (),
+    )
+
+
+def _total(amounts: Array) -> float | None:
+    """Return the sum of the rows' amounts; None where one of them is not known, or there is none."""
+    return float(amounts.sum()) if len(amounts) and not np.isnan(amounts).any() else None
+
+
 def purchases(rated: Rated, prices: RowPrices) -> tuple[Purchase, ...]:
     """Return what hours cost by how they were bought, as far as they have a price."""
-    hours = rated.column("span_ms") * rated.weight / HOUR_MS
+    hours = rated.hours
     found = []
     for code, kind in enumerate(PURCHASES):
         own = prices.bought == code
@@ -84,9 +124,9 @@ _LAST = {NO_TEAM: 1, NOBODY: 2}
 
 
 def _bills(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices, names: Sequence[str], codes: Codes) -> list[TeamBill]:
-    hours = rated.column("span_ms") * rated.weight / HOUR_MS
+    hours = rated.hours
     idle = np.where(rated.column("owner") == CODES["held_idle"], hours, 0.0)
-    short = np.where(trusted, np.nan_to_num((rated.ofu_time - rated.ofu_part) * rated.weight) / HOUR_MS, 0.0)
+    short = np.where(trusted, rated.ullage_hours, 0.0)
 
     def added(values: Array) -> list[float]:
         return [float(value) for value in np.bincount(codes, values, len(names))]
@@ -104,7 +144,7 @@ def unpriced_note(rated: Rated, prices: RowPrices, table: PriceTable) -> list[st
     missing = np.isnan(prices.paid)
     if not table.prices or not missing.any():
         return []
-    hours = float((rated.column("span_ms") * rated.weight)[missing].sum()) / HOUR_MS
+    hours = float(rated.hours[missing].sum())
     chips = sorted({rated.chips[chip].name if chip >= 0 else "GPUs that are not known" for chip in rated.chip[missing].tolist()})
     listed = ", ".join(harmless(name, 60) for name in chips[:3])
     return [f"{hours:,.1f} GPU-hours have no price ({listed}), so what they and all hours cost is not known"]

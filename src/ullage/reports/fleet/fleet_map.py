@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import LABELS
-from ullage.reports.fleet.fleet import JudgedFleet
 from ullage.reports.fleet.groups import counted_hours, gpu_hours, groups_of
+from ullage.reports.fleet.judged import JudgedFleet
 from ullage.reports.fleet.prices import PriceTable, row_prices
 from ullage.reports.fleet.rated import Rated, weighted_mean
 from ullage.units import HOUR_MS

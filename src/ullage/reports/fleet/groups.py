@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ullage.reports.fleet.rated import Rated, chains, weighted_mean
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.trusted import ClockMoves
 from ullage.store.rollups import COURSE_MS, RolledSums
-from ullage.sums.devices import device_sums, from_course_steps, milliseconds_of, time_steps
+from ullage.sums.devices import device_sums, from_course_steps, milliseconds_of, time_steps, within
 from ullage.sums.exact import negative
 from ullage.sums.gauges import device_and_gauge_steps, device_and_gauge_sums, gauge_sums, in_units_of_devices, merged_steps
 from ullage.sums.slices import by_slices, sliced_gpus
@@ -121,7 +122,7 @@ def _groups(
 ) -> list[Group]:
     count = len(keys)
     good = rated.take(trusted)
-    hours = rated.column("span_ms") * rated.weight / HOUR_MS
+    hours = rated.hours
     whole, believed = np.bincount(codes, hours, count), np.bincount(codes[trusted], hours[trusted], count)
     spent, listed = np.bincount(codes, hours * prices.paid, count), np.bincount(codes, hours * prices.listed, count)
     own, several = rated.codes("gpu")  # slices of one GPU are one GPU, as in the headline
@@ -129,8 +130,7 @@ def _groups(
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     roofs, energies = roofs_of(good, codes[trusted], count), energies_of(rated, codes, count)
     bounds = [None] * count if moves is None else moves.bounds(codes[trusted], count)
-    short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
-    wasted = np.bincount(codes[trusted], short * prices.paid[trusted], count)
+    wasted = np.bincount(codes[trusted], good.ullage_hours * prices.paid[trusted], count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
@@ -260,6 +260,16 @@ def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[Whose, Sequence[Sp
             found = device_sums(cut.filter(cut.faulty if faulty else ~cut.faulty).drop("faulty"), bucket_ms=bucket_ms).to_pyarrow()
             parts.append(_marked(_strings(found), faulty=faulty))
     return pa.concat_tables(parts, promote_options="permissive")
+
+
+def sums_between(samples: Any, edges: Sequence[int], faults: Mapping[Whose, Sequence[Span]], *, bucket_ms: int | None = None) -> pa.Table:
+    """Return `marked_sums` of all samples, in rows of which none reaches over an edge (ms)."""
+
+    def sums_of(own: Any) -> pa.Table:
+        return marked_sums(state_sums(own, [], bucket_ms=bucket_ms), own, faults, bucket_ms=bucket_ms)
+
+    parts = [sums_of(within(samples, since, until)) for since, until in pairwise([None, *edges, None])]
+    return stacked([one for one in parts if len(one)] or parts[:1])
 
 
 def sums_of_job_spans(samples: Any, spans: pa.Table, gpus: Sequence[str], faults: Mapping[Whose, Sequence[Span]]) -> dict[str, pa.Table]:

@@ -18,6 +18,7 @@ from ullage.metrics.ofu import counted_units
 from ullage.metrics.telemetry import TelemetryTree, chain, credible, step_losses, tree
 from ullage.sums.gauges import CLOCK_FLOOR
 from ullage.sums.ledger import CODES
+from ullage.units import HOUR_MS
 
 Array = npt.NDArray[np.float64]
 TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
@@ -49,6 +50,16 @@ class Rated:
     def exact(self) -> npt.NDArray[np.bool_]:
         """Whether cycles were counted in (nearly) all of the row's time whose OFU is known."""
         return np.asarray((self.exact_time > 0) & (self.exact_time >= NEARLY_ALL * self.ofu_time))
+
+    @property
+    def hours(self) -> Array:
+        """The GPU-hours of each row; a MIG instance counts its share."""
+        return self.column("span_ms") * self.weight / HOUR_MS
+
+    @property
+    def ullage_hours(self) -> Array:
+        """The GPU-hours by which each row falls short of full; 0 where its OFU is not known."""
+        return np.nan_to_num((self.ofu_time - self.ofu_part) * self.weight) / HOUR_MS
 
     def __len__(self) -> int:
         return len(self.sums)

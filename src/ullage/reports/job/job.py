@@ -14,8 +14,9 @@ from ullage.findings.kind import fleet_findings
 from ullage.job_names import plain_name, separate_names
 from ullage.metrics.telemetry import LABELS
 from ullage.reports.fleet.comparison import FleetComparison, compared, figures_of
-from ullage.reports.fleet.fleet import FleetReport, JudgedFleet, judged_fleet, part_of_fleet, report_of
+from ullage.reports.fleet.fleet import FleetReport, report_of
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
+from ullage.reports.fleet.judged import JudgedFleet, judged_fleet, part_of_fleet
 from ullage.reports.fleet.prices import row_prices
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.errors import public
-from ullage.reports.fleet.fleet import judged_fleet
+from ullage.reports.fleet.judged import judged_fleet
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.watch.beside import changed_beside, device_facts
 from ullage.reports.watch.job_courses import JobCourse, bucket_for, job_courses
