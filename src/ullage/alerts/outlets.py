@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import smtplib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -15,9 +16,11 @@ import msgspec
 from ullage.alerts.book import Alert, AlertBook, Notice
 from ullage.alerts.profile_request import request_lines
 from ullage.errors import UllageError, harmless, public
+from ullage.views.mail import mail_address
 
 Post = Callable[[str, bytes], None]  # an address and a body of JSON; raises UllageError
 TIMEOUT_S = 10.0
+SMTP_PORT = 25
 SEVERITY = {"high": "critical", "medium": "warning", "low": "info"}
 
 
@@ -110,10 +113,27 @@ def mail_into(folder: Path) -> Callable[[EmailMessage, Notice], None]:
     return write
 
 
-def mail_over(host: str, port: int) -> Callable[[EmailMessage, Notice], None]:
+@dataclass(frozen=True)
+class MailRoute:
+    """To whom e-mails go, and what sends one; it raises UllageError where that can't be done."""
+
+    recipient: str
+    send: Callable[[EmailMessage], None]
+
+
+def mail_route(text: str) -> MailRoute:
+    """Return the route that "ADDRESS via HOST[:PORT]" names. Raises UllageError for another text."""
+    address, _, server = text.partition(" via ")
+    host, _, port = server.strip().partition(":")
+    if not host or (port and not port.isdigit()):
+        raise UllageError("it names no mail server", "write ann@example.org via smtp.example.org:25")
+    return MailRoute(str(mail_address(address.strip())), mail_over(host, int(port or SMTP_PORT)))
+
+
+def mail_over(host: str, port: int) -> Callable[[EmailMessage], None]:
     """Return what sends e-mails over a mail server that asks for no password."""
 
-    def send(message: EmailMessage, _: Notice) -> None:
+    def send(message: EmailMessage) -> None:
         try:
             with smtplib.SMTP(host, port, timeout=TIMEOUT_S) as server:
                 server.send_message(message)

@@ -18,7 +18,7 @@ from ullage.alerts.outlets import (
     deliver,
     mail_into,
     mail_of,
-    mail_over,
+    mail_route,
     post_json,
     slack_body,
     webhook_body,
@@ -29,7 +29,6 @@ from ullage.errors import UllageError, harmless, public
 from ullage.service.fix_measurement import Ask, FixMeasurement
 from ullage.service.logs import ServiceLog
 from ullage.views.declared import iso
-from ullage.views.mail import mail_address
 from ullage.views.notation import FIGURES, GPU_HOURS, UNCUT
 from ullage.views.numbers import counted, moment, percent
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, View
@@ -38,7 +37,6 @@ from ullage.written_values import expanded_path, seconds
 WINDOW = "24h"  # of the store, up to its last sample, that is asked about
 RESOLVED_S = 3600.0  # for which an Alertmanager is told again that an alert is over
 LASTING = 3  # turns for which an Alertmanager holds an alert that it hears no more of
-SMTP_PORT = 25
 WAYS = "webhook URL, slack URL, alertmanager URL, mail_folder FOLDER, or mail ADDRESS via HOST[:PORT]"
 
 MOST_JOBS = 5  # whose own reports are asked for at a look, to name their worst GPU
@@ -88,17 +86,9 @@ def outlet_of(line: str, number: int, every: float) -> AlertOutlet:
         write = mail_into(expanded_path(place))
         return AlertOutlet(name, lambda notice: write(mail_of(notice, "ullage@localhost", [notice.problem.owner or "nobody"]), notice))
     if way == "mail":
-        return _mail_outlet(name, place)
+        route = mail_route(place)
+        return AlertOutlet(name, lambda notice: route.send(mail_of(notice, route.recipient, [route.recipient])))
     raise UllageError(f"'{harmless(way, 40)}' is no way to tell somebody")
-
-
-def _mail_outlet(name: str, place: str) -> AlertOutlet:
-    address, _, server = place.partition(" via ")
-    host, _, port = server.strip().partition(":")
-    if not host or (port and not port.isdigit()):
-        raise UllageError("it names no mail server", "write mail ann@example.org via smtp.example.org:25")
-    recipient, send = str(mail_address(address.strip())), mail_over(host, int(port or SMTP_PORT))
-    return AlertOutlet(name, lambda notice: send(mail_of(notice, recipient, [recipient]), notice))
 
 
 class Alerting:

@@ -47,6 +47,7 @@ from ullage.service.uploads import (
     same_origin,
     upload_view,
 )
+from ullage.service.weekly import WeeklyReports
 from ullage.service.workers import BesideWorkers
 from ullage.views.declared import iso
 from ullage.views.html import html
@@ -78,6 +79,7 @@ class Service:
     alerting: Alerting | None = None
     uploads: UploadBook | None = None
     receiver: RemoteWriteReceiver | None = None
+    weekly: WeeklyReports | None = None
     pseudonyms: Pseudonyms | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
     packer: AnswerPacker = field(default_factory=AnswerPacker)
@@ -108,6 +110,7 @@ class Service:
     @property
     def routes(self) -> list[Route]:
         """Every address."""
+        now = self.state.clock
         fixed = [
             Route("/healthz", self.healthz),
             Route("/favicon.ico", _no_picture),  # browsers ask for it by themselves
@@ -119,9 +122,9 @@ class Service:
             Route(REMOTE_WRITE, self.remote_write, methods=["POST"]),
             Route("/alerts", self.alerts),
             Route("/api/v1/alerts", self.alerts_api),
-            Route("/api/v1/alerts/acknowledge", self.acknowledge, methods=["POST"]),
-            Route("/api/v1/alerts/profile", self.attach_profile, methods=["POST"]),
-            Route("/api/v1/silences", self.silence, methods=["POST"]),
+            Route("/api/v1/alerts/acknowledge", self._keeping(lambda one, body: acknowledge(one.book, body)), methods=["POST"]),
+            Route("/api/v1/alerts/profile", self._keeping(lambda one, body: attach_profile(one.book, body, now())), methods=["POST"]),
+            Route("/api/v1/silences", self._keeping(lambda one, body: silence(one.book, body, now())), methods=["POST"]),
             Route("/upload", self.upload_page),
             Route("/upload/{id}", self.uploaded),
             Route(UPLOADS, self.upload, methods=["POST"]),
@@ -228,7 +231,7 @@ class Service:
         if role_of_request(http).part is not None:
             return self._no_answer(http, None, 403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
-            return self._no_answer(http, None, 404, "this service raises no alerts", "the setting `alert_every` makes it")
+            return self._no_answer(http, None, 404, *_NO_ALERTS)
         book, now = self.alerting.book, self.state.clock()
         frame = frame_of(http.url.path, (), None, self.state.page_state())
         return Response(await self.book.beside(lambda: html(alerts_view(book, now), frame)), media_type=KINDS["html"])
@@ -238,33 +241,26 @@ class Service:
         if role_of_request(http).part is not None:
             return problem_response(403, _ALERTS_OF_ALL, _OTHER)
         if self.alerting is None:
-            return problem_response(404, "this service raises no alerts", "the setting `alert_every` makes it")
+            return problem_response(404, *_NO_ALERTS)
         book, now = self.alerting.book, self.state.clock()
         return json_response(await self.book.beside(lambda: alerts_document(book, now)))
 
-    async def acknowledge(self, http: HttpRequest) -> Response:
-        """Keep that somebody looks after an alert."""
-        return await self._kept(http, lambda alerting, body: acknowledge(alerting.book, body))
+    def _keeping(self, keep: Callable[[Alerting, bytes], dict[str, Any]]) -> Handler:
+        """Return what keeps what a request says of alerts, for who may act."""
 
-    async def attach_profile(self, http: HttpRequest) -> Response:
-        """Keep that a profile came for an alert."""
-        return await self._kept(http, lambda alerting, body: attach_profile(alerting.book, body, self.state.clock()))
+        async def answer(http: HttpRequest) -> Response:
+            if not role_of_request(http).acts:
+                return problem_response(403, "only who has a token that lets one act may change alerts", SEND_TOKEN)
+            alerting = self.alerting
+            if alerting is None:
+                return problem_response(404, *_NO_ALERTS)
+            body = await http.body()
+            try:
+                return json_response(await self.book.beside(lambda: keep(alerting, body)))
+            except UllageError as error:
+                return problem_response(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
 
-    async def silence(self, http: HttpRequest) -> Response:
-        """Keep a silence."""
-        return await self._kept(http, lambda alerting, body: silence(alerting.book, body, self.state.clock()))
-
-    async def _kept(self, http: HttpRequest, keep: Callable[[Alerting, bytes], dict[str, Any]]) -> Response:
-        if not role_of_request(http).acts:
-            return problem_response(403, "only who has a token that lets one act may change alerts", SEND_TOKEN)
-        alerting = self.alerting
-        if alerting is None:
-            return problem_response(404, "this service raises no alerts", "the setting `alert_every` makes it")
-        body = await http.body()
-        try:
-            return json_response(await self.book.beside(lambda: keep(alerting, body)))
-        except UllageError as error:
-            return problem_response(404 if isinstance(error, NoSuchNameError) else 400, error.problem, error.hint)
+        return answer
 
     async def upload_page(self, http: HttpRequest) -> Response:
         """Show the page where profiles are dropped."""
@@ -465,6 +461,7 @@ def application(service: Service) -> Starlette:
     return Starlette(routes=service.routes, exception_handlers=handlers)
 
 
+_NO_ALERTS = ("this service raises no alerts", "the setting `alert_every` makes it")
 _NO_UPLOADS = ("this service takes no profiles", 'the setting `uploads = "on"` makes it')
 _PROFILE = "Content-Type: application/octet-stream"
 _ALERTS_OF_ALL = "alerts are of the whole fleet, and this token is for a part of it"

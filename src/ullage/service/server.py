@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from ullage.service.workers import TooLongError
 GRACE = 5  # s that requests have to end when the service does
 LOOK = 5.0  # s between two looks whether the store has changed
 SLOW_PAGES, PAUSES = 8, 10.0  # answers that are made ahead, and how many times as long as its making each of them stands
+REPORTS = 3600.0  # s between two looks whether the report on a week is due
 LONGEST_WAIT = 600.0  # s between two tries to count what could not be counted
 
 
@@ -114,9 +116,8 @@ class RunningService:
         return filled and answered and received
 
     async def _serve(self, listening: socket.socket) -> None:
-        kept_up = [
-            asyncio.create_task(task) for task in (self._keep_warm(), self._keep_counting(), self._keep_telling(), self._keep_alerting())
-        ]
+        tasks = (self._keep_warm(), self._keep_counting(), self._keep_telling(), self._keep_alerting(), self._keep_reporting())
+        kept_up = [*map(asyncio.create_task, tasks)]
         try:
             await self.server.serve(sockets=[listening])
         finally:
@@ -160,6 +161,19 @@ class RunningService:
                 except Exception as error:  # a bug of ours ends a look, not the service
                     self.log("failure", {"page": "/alerts", "problem": repr(error)})
             await asyncio.sleep(alerting.every)
+
+    async def _keep_reporting(self) -> None:
+        """Write and send the report on each week, where that is asked for; another instance that fills the store does so itself."""
+        weekly, state = self.service.weekly, self.service.state
+        while weekly is not None:
+            ready = not state.unready() and (state.following is None or state.following.writes)
+            if ready:
+                now, read = state.store.now_ms(), state.window_read()
+                try:
+                    await self.service.book.counting(functools.partial(weekly.look, now, read))
+                except Exception as error:  # a bug of ours ends a look, not the service
+                    self.log("failure", {"page": "the weekly report", "problem": repr(error)})
+            await asyncio.sleep(REPORTS if ready else LOOK)
 
     async def _keep_telling(self) -> None:
         """Tell pages that stay open when the store or the state of its source has changed."""

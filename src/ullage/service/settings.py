@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ullage.alerts.outlets import mail_route
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
 from ullage.reports.fleet.prices import PriceTable, read_price_table
@@ -57,6 +58,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     answer_limit: str = "60s"
     alert_every: str = ""
     alert_file: str = ""
+    weekly_folder: str = ""
+    weekly_mail: list[str] = msgspec.field(default_factory=list)
     pseudonyms: list[Literal["user", "namespace", "job", "name", "pod", "container"]] = msgspec.field(default_factory=list)
     pseudonym_key_file: str = ""
     keep_names: dict[Literal["user", "namespace", "name", "pod", "container"], str] = msgspec.field(default_factory=dict)
@@ -226,6 +229,9 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
         with _naming(field):
             if seconds(span) < SHORTEST_KEPT:
                 raise UllageError(f"'{harmless(span)}' is too short", "1d is the least")
+    for route in settings.weekly_mail:
+        with _naming("weekly_mail"):
+            mail_route(route)
     with _naming("prices_file"):
         if settings.prices is not None:
             _refuse_unknown_team_members(settings, read_price_table(str(settings.prices)))

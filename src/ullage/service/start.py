@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ullage.alerts.book import AlertBook
+from ullage.alerts.outlets import mail_route
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
 from ullage.service.access import THIS_MACHINE, Access, GivenRole
 from ullage.service.alerting import WINDOW, Alerting, read_outlets
-from ullage.service.answers import AnswerBook, answer_to
+from ullage.service.answers import Answer, AnswerBook, answer_to
 from ullage.service.application import Service
 from ullage.service.demonstration import Demonstration, MovingDemonstration, MovingPlan
 from ullage.service.follow import Follower, FollowPlan
@@ -30,6 +31,7 @@ from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
 from ullage.service.uploads import UploadBook, may_upload
 from ullage.service.watched import WatchedStore
+from ullage.service.weekly import CalendarWeek, WeeklyReports
 from ullage.sources.source import Options
 from ullage.store.store import Store
 from ullage.views.declared import iso
@@ -58,6 +60,7 @@ def running_service(settings: ServiceSettings, log: ServiceLog, moving: MovingPl
     served.pseudonyms = settings.hidden_names()
     served.uploads = UploadBook() if state.uploads else None
     served.receiver = _receiver(settings, access, state)
+    served.weekly = _weekly(settings, state, log)
     return RunningService(served, log, filler)
 
 
@@ -85,6 +88,21 @@ def _alerting(settings: ServiceSettings, state: ServiceState, file: Path, log: S
         return found
 
     return Alerting(AlertBook(file), outlets, ask, log, every)
+
+
+def _weekly(settings: ServiceSettings, state: ServiceState, log: ServiceLog) -> WeeklyReports | None:
+    """Return what writes and sends the report on each week; None where that is not asked for."""
+    if not settings.weekly_folder:
+        if settings.weekly_mail:
+            raise UllageError("`weekly_mail` needs a folder, where the reports are kept that were sent", "set `weekly_folder`, too")
+        return None
+
+    def answer(week: CalendarWeek, beside: bool) -> Answer:
+        words = {"since": iso(week.start), "until": iso(week.end)} | ({"against": "7d"} if beside else {})
+        asked = AskedQuestion("fleet", tuple(sorted(words.items()))).with_words(settings.words())
+        return answer_to(asked, state.store.place, week.end, "")
+
+    return WeeklyReports(expanded_path(settings.weekly_folder), [*map(mail_route, settings.weekly_mail)], answer, log)
 
 
 def _totals_file(settings: ServiceSettings, state: ServiceState, filler: Filler | None) -> Path:
