@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -180,7 +181,8 @@ def test_a_service_writes_it_and_sends_it_over_a_mail_server(tmp_path: Path, pla
             wait_for(lambda: "2026-W33.sent" in names(folder))
     told = ask("fleet", place, "--since", "2026-08-10T00:00:00Z", "--until", "2026-08-17T00:00:00Z", "--against", "7d", "--json")
     assert told.code == 0
-    assert (folder / "2026-W33.json").read_text() == told.out.rstrip()
+    written = json.loads((folder / "2026-W33.json").read_text())
+    assert written | {"command": ""} == told.json | {"command": ""}  # which names its words in another order
     read = message_from_bytes(got[0], policy=default)
     assert read["To"] == "ann@example.org" and "2026-W33" in str(read["Subject"])
 
