@@ -68,6 +68,12 @@ inline void run_one(const Instruction &i, Frame &f) {
     if (n == "selp.u32") return f.set(l[0][0], v(3) ? v(1) : v(2));
     if (starts(n, "mma.")) return mma(i, f);
     if (starts(n, "ld.")) return load(i, f);
+    if (n == "atom.global.or.b64") {
+        u64 *const at = (u64 *)v(1);
+        f.set(l[0][0], *at);
+        *at |= v(2);
+        return;
+    }
     if (n == "barrier.cluster.arrive.aligned") return cluster_arrive();
     if (n == "barrier.cluster.wait.aligned") return cluster_wait();
     if (starts(n, "mapa.")) return f.set(l[0][0], v(1) + (int64_t(v(2)) - now->block) * WINDOW);
