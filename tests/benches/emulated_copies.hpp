@@ -42,6 +42,15 @@ inline void settle(Barrier &b) {
     b.pending = b.count;
     progress = true;
 }
+inline void arrive_at(u32 address) {
+    Barrier &b = barrier(address);
+    visit(at_shared(address));
+    b.seen.add(now->seen);
+    b.fenced.add(now->fenced);
+    now->tick();
+    b.pending--;
+    settle(b);
+}
 // mbarrier.arrive is a release, mbarrier.try_wait an acquire where it returns true (PTX ISA, mbarrier.arrive, mbarrier.try_wait).
 inline void arrive_expecting(u32 address, u32 bytes) {
     Barrier &b = barrier(address);
@@ -59,7 +68,7 @@ inline bool passed(u32 address, u32 parity) {
         if (flying[n].barrier == address) { // a copy lands when somebody waits for it, not before
             const Copy c = flying[n];
             flying.erase(flying.begin() + n);
-            memcpy(c.to, c.from, c.size);
+            memcpy(c.to, c.data.empty() ? c.from : c.data.data(), c.size);
             each_word(c.to, c.size, [&](Word &w) { end_access(w, WRITE, b.next()); });
             b.bytes -= c.size;
             progress = true;
@@ -87,6 +96,42 @@ inline void load_bulk(u32 to, const u8 *from, u32 size, u32 address) {
     if (!now->fenced.knows(barrier(address).made)) fail("unordered: a bulk copy uses a barrier that no proxy fence has made known");
     each_word(at_shared(to), size, [&](Word &w) { begin_access(w, WRITE, now->fenced); });
     flying.push_back({at_shared(to), from, size, address});
+}
+// A tensor map as `emulated_gpu.py` writes it: elements of 8 bytes without gaps, the innermost dimension first.
+struct TensorMap {
+    u64 address, rank, swizzle, shape[3], box[3];
+};
+// PTX ISA, fence.proxy.tensormap: a map in global memory is read through a proxy of its own, which must be made to see it.
+inline void acquire_map(const void *map) { now->maps.push_back(map); }
+// PTX ISA, Tensor swizzling modes: within lines of 128 bytes, chunk c of line r goes to c ^ (r mod 2, 4 or 8), by the address itself.
+inline u32 swizzled(u32 address, u64 span) {
+    const u32 lines = span == 128 ? 7 : span == 64 ? 3 : span == 32 ? 1 : 0;
+    return address ^ ((address >> 7 & lines) << 4);
+}
+inline void load_tensor(u32 to, const TensorMap &map, const std::vector<int> &at, u32 address, u32 blocks) {
+    if (std::find(now->maps.begin(), now->maps.end(), &map) == now->maps.end()) fail("unordered: a tensor map is used that no fence has made known");
+    if (at.size() != map.rank) fail("as many coordinates are given as the tensor has not");
+    if (to % 128 || (map.swizzle && 8 * map.box[0] > map.swizzle)) fail("a box that is not aligned to 128 bytes, or wider than its swizzle");
+    u64 begin[3] = {0, 0, 0};
+    for (size_t d = 0; d < at.size(); d++) begin[d] = u64(at[d]);
+    const u32 size = 8 * u32(map.box[0] * map.box[1] * map.box[2]);
+    std::vector<u8> image(size);
+    u32 offset = 0;
+    for (u64 z = begin[2]; z < begin[2] + map.box[2]; z++)
+        for (u64 y = begin[1]; y < begin[1] + map.box[1]; y++)
+            for (u64 x = begin[0]; x < begin[0] + map.box[0]; x++, offset += 8) {
+                if (x >= map.shape[0] || y >= map.shape[1] || z >= map.shape[2]) fail("a box that lies outside of its tensor");
+                memcpy(&image[swizzled(to + offset, map.swizzle) - to], (u64 *)map.address + x + map.shape[0] * (y + map.shape[1] * z), 8);
+            }
+    for (int block = 0; block < cluster_size; block++)
+        if (blocks >> block & 1) {
+            const u32 there = u32(block - now->block) * WINDOW;
+            u8 *const place = at_shared(to + there);
+            visit(place);
+            if (!now->fenced.knows(barrier(address + there).made)) fail("unordered: a tensor copy uses a barrier that no proxy fence has made known");
+            each_word(place, size, [&](Word &w) { begin_access(w, WRITE, now->fenced); });
+            flying.push_back({place, nullptr, size, address + there, image});
+        }
 }
 // From shared memory: read and written when waited for. `.read` waits for the reading alone.
 inline void store_bulk(u8 *to, u32 from, u32 size) {

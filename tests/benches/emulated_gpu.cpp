@@ -85,9 +85,18 @@ inline void run_one(const Instruction &i, Frame &f) {
     }
     if (n == "mbarrier.init.shared::cta.b64") return make_barrier(u32(v(0)), u32(v(1)));
     if (n == "mbarrier.arrive.expect_tx.shared::cta.b64") return arrive_expecting(u32(v(1)), u32(v(2)));
-    if (n == "mbarrier.try_wait.parity.shared::cta.b64") return f.set(l[0][0], passed(u32(v(1)), u32(v(2))));
+    if (n == "mbarrier.arrive.release.cluster.shared::cluster.b64") return arrive_at(u32(v(1)));
+    if (n == "mbarrier.try_wait.parity.shared::cta.b64" || n == "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64")
+        return f.set(l[0][0], passed(u32(v(1)), u32(v(2))));
     if (n == "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes")
         return load_bulk(u32(v(0)), (const u8 *)v(1), u32(v(2)), u32(v(3)));
+    if (n == "fence.proxy.tensormap::generic.acquire.sys") return acquire_map((const void *)v(0));
+    if (starts(n, "cp.async.bulk.tensor.")) {
+        std::vector<int> at;
+        for (auto &w : l[2]) at.push_back(int(f.value(w)));
+        const bool all = n.find(".multicast::cluster") != std::string::npos;
+        return load_tensor(u32(v(0)), *(const TensorMap *)v(1), at, u32(v(3)), all ? u32(v(4)) : 1u << now->block);
+    }
     if (n == "cp.async.bulk.global.shared::cta.bulk_group") return store_bulk((u8 *)v(0), u32(v(1)), u32(v(2)));
     if (n == "cp.async.bulk.commit_group") return now->bulk_stores.commit();
     if (n == "cp.async.bulk.wait_group") return now->bulk_stores.wait(v(0), write_result);

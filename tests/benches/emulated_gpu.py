@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ullage.benches.bench import Case
+from ullage.benches.bench import Case, TensorMap
 from ullage.benches.running.checking import wrong
 from ullage.benches.running.device import POISON, three
 from ullage.benches.source import CLOCKS, whole
@@ -34,7 +34,7 @@ _BEGINNING = re.compile(
 # What orders something: instructions by their names, and calls of a kernel's own functions of such instructions.
 _NAMES = r"fence\.|wgmma\.(?:fence|commit|wait)|cp\.async\.(?:bulk\.)?(?:commit|wait)|barrier\.cluster"
 _INSTRUCTION = rf'asm volatile\("(?:{_NAMES})[^;]*;"[^;]*;'
-_CALL = r"\b(?:__syncthreads|cluster_sync|commit)\(\);|\bawait\((?!u32)[^;]*\);"
+_CALL = r"\b(?:__syncthreads|cluster_sync|commit)\(\);|\bawait(?:_others)?\((?!u32)[^;]*\);"
 _ORDERING = re.compile(f"{_INSTRUCTION}|{_CALL}")
 COMPILER = ("g++", "-std=c++20", "-O1", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique", "-w", "-c")
 WATCH = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0")
@@ -74,7 +74,8 @@ def emulated(case: Case, folder: Path, seed: int = 0, extra: str = "", left_out:
         np.full(one.shape, POISON, np.uint8).repeat(np.dtype(one.dtype).itemsize).view(one.dtype).reshape(one.shape) for one in case.outputs
     ]
     clocks = np.full(int(np.prod(three(case.grid))) * CLOCKS, -1, np.int64)
-    places = [array.ctypes.data for array in (clocks, *arrays, *outputs)]
+    maps = [_tensor_map(one, arrays[one.input]) for one in case.maps]
+    places = [array.ctypes.data for array in (clocks, *arrays, *outputs, *maps)]
     values = [*places, case.check_trips, *case.scalars]
     library = ctypes.CDLL(str(built(case.source, folder, extra)))
     function = ctypes.cast(getattr(library, case.entry), ctypes.c_void_p)
@@ -85,6 +86,13 @@ def emulated(case: Case, folder: Path, seed: int = 0, extra: str = "", left_out:
     if (clocks == -1).any():
         return "a block noted no cycles"
     return wrong(outputs, case.reference(given, case.check_trips), case.tolerance)
+
+
+def _tensor_map(seen: TensorMap, array: np.ndarray) -> np.ndarray:
+    """Return a tensor map as the model reads it: address, rank, swizzle, then the extents of the tensor and of the box."""
+    assert int(np.prod(seen.shape)) == array.size and array.itemsize == 8
+    shape, box = ((*extents, *[1] * (3 - len(extents))) for extents in (seen.shape, seen.box))
+    return np.array([array.ctypes.data, len(seen.shape), seen.swizzle, *shape, *box, *[0] * 7], np.uint64)
 
 
 def _three(shape: int | tuple[int, int, int]) -> ctypes.Array[ctypes.c_uint]:

@@ -62,6 +62,7 @@ struct Thread {
     u64 cluster_round = 0;
     bool cluster_arrived = false;
     Groups<Copy> copies, bulk_stores;
+    std::vector<const void *> maps; // tensor maps that this thread may use
     Event bulk_done; // of the unit that does this thread's bulk stores
     Groups<std::shared_ptr<Product>> products;
     std::unordered_map<uintptr_t, Register> registers;

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.cupti.cuda_double import ILLEGAL_ADDRESS, with_driver
+from tests.benches.bench_cases import case, reference
+from tests.cupti.cuda_double import ILLEGAL_ADDRESS, run_with_stand_in, with_driver
+from ullage.benches.bench import TensorMap
 from ullage.benches.running.board import architecture_of
 from ullage.benches.running.device import Arguments, HangError, Launch, open_device
 from ullage.benches.running.driver import CudaError
+from ullage.benches.running.kernel_case import KernelQueue, check, loaded
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 
@@ -80,6 +83,51 @@ def test_grid_block_cluster_and_shared_memory_arrive_as_asked(gpu):
     (launch,) = seen
     assert (launch.grid, launch.block, launch.cluster, launch.shared) == ((32, 2, 1), (64, 2, 2), (16, 1, 1), 204_800)
     assert (launch.shared_allowed, launch.wide_clusters) == (204_800, True)
+
+
+MAPS = (
+    (TensorMap(0, (512,), (256,)), [1, 0, 512, 1, 1, 256, 1, 1]),
+    (TensorMap(0, (8, 64), (4, 32), 32), [2, 32, 8, 64, 1, 4, 32, 1]),
+    (TensorMap(0, (16, 8, 4), (16, 4, 2), 128), [3, 128, 16, 8, 4, 16, 4, 2]),
+)
+
+
+@with_driver
+def test_a_tensor_map_says_where_the_tensor_lies_and_how_it_is_cut(gpu):
+    device = open_device()
+    values = device.upload(np.zeros(512, np.uint64))
+    for seen, told in MAPS:
+        assert device.download(device.tensor_map(values, seen), (9,), np.uint64).tolist() == [values, *told]
+
+
+def test_it_says_so_by_the_driver_without_cuda_bindings_too():
+    run_with_stand_in(test_a_tensor_map_says_where_the_tensor_lies_and_how_it_is_cut)
+
+
+@with_driver
+def test_a_box_that_is_wider_than_its_swizzle_or_than_256_elements_is_refused(gpu):
+    device = open_device()
+    values = device.upload(np.zeros(1024, np.uint64))
+    for seen in (TensorMap(0, (16, 64), (16, 4), 64), TensorMap(0, (1024,), (258,)), TensorMap(0, (9, 64), (2, 2))):
+        with pytest.raises(CudaError, match="refuses a tensor map"):
+            device.tensor_map(values, seen)
+
+
+@with_driver
+def test_a_kernel_gets_its_tensor_maps_behind_its_outputs(gpu):
+    seen = []
+
+    def mapped(launch):
+        seen.append((launch.array(3, np.uint64, 3)[:2].tolist(), launch.array(1, np.int32, 32).ctypes.data, launch.integer(4)))
+        launch.array(2, np.int32, 32)[:] = reference((launch.array(1, np.int32, 32),), launch.integer(4))[0]
+
+    gpu.kernels["work"] = mapped
+    device = open_device()
+    one = case(maps=(TensorMap(0, (16,), (16,)),))
+    queue = KernelQueue(one, device, loaded(one, device, "sm_90a"), one.inputs(np.random.default_rng(0), "random"))
+    check(queue)
+    ((map_, place, trips),) = seen
+    assert (map_, trips) == ([place, 1], one.check_trips)
 
 
 @with_driver

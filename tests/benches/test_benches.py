@@ -134,7 +134,7 @@ def test_its_references_give_what_its_kernels_write(member):
         found = case.reference(inputs, case.check_trips)
         assert [np.asarray(one).shape for one in found] == [one.shape for one in case.outputs], name(case.labels)
         parameters = needs(compiled(case, architecture), case.entry).parameters
-        assert parameters.count(8) == 1 + len(inputs) + len(case.outputs), "clocks, inputs, outputs"
+        assert parameters.count(8) == 1 + len(inputs) + len(case.outputs) + len(case.maps), "clocks, inputs, outputs, maps"
 
 
 def programs(member, architecture, quick):

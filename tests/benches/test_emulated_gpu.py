@@ -121,7 +121,7 @@ def test_what_is_read_and_written_in_memory_equals_its_reference(case: Case, emu
     assert emulated(case, emulation_folder) is None
 
 
-@pytest.mark.parametrize("case", kernels("bulk-copy", "async-copy"))
+@pytest.mark.parametrize("case", kernels("bulk-copy", "tensor-copy", "async-copy"))
 def test_copies_that_land_as_late_as_they_may_are_waited_for(case: Case, emulation_folder: Path) -> None:
     assert emulated(case, emulation_folder) is None
 

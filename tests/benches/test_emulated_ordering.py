@@ -63,6 +63,8 @@ KERNELS = {
     "mma": Kernel(ptx_mma.latency(Mma(FP16, FP32, 16), {}), {BEGIN: TIMING, END: TIMING}),
     "bulk_load": Kernel(bench_case("bulk-copy", "bulk_load"), {BEGIN: ALONE}),
     "bulk_copy": Kernel(bench_case("bulk-copy", "bulk_copy"), {BEGIN: ALONE, END: TIMING}),
+    "tensor_load": Kernel(bench_case("tensor-copy", "tensor_load_2"), {BEGIN: ALONE}),
+    "tensor_multicast": Kernel(bench_case("tensor-copy", "tensor_multicast", blocks=2), {BEGIN: ALONE}),
     "pipelined": Kernel(bench_case("async-copy", "pipelined_8"), {BEGIN: TIMING, END: TIMING}),
     "waiting": Kernel(bench_case("async-copy", "waiting_8"), {BEGIN: TIMING, END: TIMING}),
     "cluster-chase": Kernel(bench_case("cluster-latency", "chase"), {BEGIN: CLUSTER, END: CLUSTER}),

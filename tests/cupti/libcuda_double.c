@@ -138,6 +138,28 @@ int cuMemcpyDtoHAsync(void *to, uint64_t of, size_t size, void *stream) { IN_CON
 int cuMemcpyDtoDAsync(uint64_t to, uint64_t of, size_t size, void *stream) { IN_CONTEXT memcpy((void *)to, (void *)of, size); return SUCCESS; }
 int cuMemsetD8Async(uint64_t at, unsigned char byte, size_t size, void *stream) { IN_CONTEXT memset((void *)at, byte, size); return SUCCESS; }
 
+/* --- tensor maps: of elements of 8 bytes, written as tests read them: address, rank, swizzle in bytes, extents of tensor and box.
+ * The documentation asks that the map be aligned to 64 bytes; the one that cuda-bindings hands over is not, and drivers take it. --- */
+int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, uint64_t address, const uint64_t *shape, const uint64_t *strides,
+                           const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+    IN_CONTEXT
+    if (address % 16 || type != 4 || rank < 1 || rank > 5 || interleave || swizzle < 0 || swizzle > 3 || promotion || fill)
+        return INVALID_VALUE;
+    const uint64_t span = swizzle ? 16u << swizzle : 256 * 8;
+    if (box[0] * 8 % 16 || box[0] * 8 > span) return INVALID_VALUE;
+    memset(map, 0, 128);
+    for (int d = 0; d < 3; d++) map[3 + d] = map[6 + d] = 1;
+    uint64_t stride = 8;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (!shape[d] || shape[d] > 1ull << 32 || !box[d] || box[d] > 256 || steps[d] != 1) return INVALID_VALUE;
+        if (d && (strides[d - 1] != stride || stride % 16 || stride >= 1ull << 40)) return INVALID_VALUE; /* without gaps */
+        stride *= shape[d];
+        if (d < 3) { map[3 + d] = shape[d]; map[6 + d] = box[d]; }
+    }
+    map[0] = address; map[1] = rank; map[2] = swizzle ? span : 0;
+    return SUCCESS;
+}
+
 /* --- modules: an image is an ELF file, and holds a kernel when the kernel's name is among its bytes --- */
 int cuModuleLoadData(void **module, const void *image) {
     IN_CONTEXT

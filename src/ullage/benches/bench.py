@@ -67,13 +67,27 @@ class Output:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """How the TMA unit is to see input number `input`: a tensor of elements of 8 bytes without gaps, cut into boxes.
+
+    `shape` and `box` are in elements, the innermost dimension first; `swizzle` is the span (0, 32, 64 or 128 bytes) within which chunks of
+    16 bytes are interchanged in shared memory.
+    """
+
+    input: int
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
+@dataclass(frozen=True)
 class Case:
     """One row: a CUDA C++ kernel, its launch, its data, what is right, and its work.
 
-    The kernel is `extern "C" __global__ void <entry>(unsigned long long *clocks, <inputs…>, <outputs…>, int trips, <scalars…>)`;
-    inputs and outputs are pointers, in the order given, scalars are ints. It calls `ULLAGE_BEGIN` and `ULLAGE_END` of the
-    preamble (`source.PREAMBLE`, put before every source) around its hot loop, which runs `trips` times and stands under
-    `#pragma unroll 1`, so that what one trip issues can be counted in the machine code.
+    The kernel is `extern "C" __global__ void <entry>(unsigned long long *clocks, <inputs…>, <outputs…>, <maps…>, int trips,
+    <scalars…>)`; inputs, outputs and maps are pointers, in the order given, scalars are ints. It calls `ULLAGE_BEGIN` and
+    `ULLAGE_END` of the preamble (`source.PREAMBLE`, put before every source) around its hot loop, which runs `trips` times and stands
+    under `#pragma unroll 1`, so that what one trip issues can be counted in the machine code.
 
     `inputs(generator, data)` makes fresh arrays, `reference(inputs, trips)` what the outputs must be (within `tolerance`,
     relative to the largest magnitude; 0 is exact), checked with `check_trips`. Of random inputs that were checked, `timed_inputs` makes
@@ -95,6 +109,7 @@ class Case:
     quantities: tuple[Quantity, ...]
     inputs: Callable[[np.random.Generator, Data], Arrays] = lambda generator, data: ()  # noqa: ARG005
     timed_inputs: Callable[[Arrays], Arrays] | None = None
+    maps: tuple[TensorMap, ...] = ()
     scalars: tuple[int, ...] = ()
     cluster: int = 1
     shared: int = 0

@@ -17,6 +17,7 @@ ABI = 12000  # the CUDA whose form of each function is asked for; drivers of CUD
 _INT, _UINT, _FLOAT, _BYTE, _WORD = ctypes.c_int, ctypes.c_uint, ctypes.c_float, ctypes.c_ubyte, ctypes.c_uint64
 _SIZE, _HANDLE, _TEXT = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 _ADDRESS = ctypes.c_uint64  # CUdeviceptr
+cuuint32_t, cuuint64_t = _UINT, _WORD
 Function = Callable[..., tuple[Any, ...]]
 
 
@@ -72,6 +73,50 @@ class CUevent_flags(IntEnum):
 
     CU_EVENT_DEFAULT = 0
     CU_EVENT_BLOCKING_SYNC = 1
+
+
+class CUtensorMapDataType(IntEnum):
+    """What a mapped tensor's elements are."""
+
+    CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4
+
+
+class CUtensorMapInterleave(IntEnum):
+    """How a mapped tensor's channels lie."""
+
+    CU_TENSOR_MAP_INTERLEAVE_NONE = 0
+
+
+class CUtensorMapSwizzle(IntEnum):
+    """How a box's chunks of 16 bytes are interchanged in shared memory."""
+
+    CU_TENSOR_MAP_SWIZZLE_NONE = 0
+    CU_TENSOR_MAP_SWIZZLE_32B = 1
+    CU_TENSOR_MAP_SWIZZLE_64B = 2
+    CU_TENSOR_MAP_SWIZZLE_128B = 3
+
+
+class CUtensorMapL2promotion(IntEnum):
+    """How much more than was asked for comes into the L2."""
+
+    CU_TENSOR_MAP_L2_PROMOTION_NONE = 0
+
+
+class CUtensorMapFloatOOBfill(IntEnum):
+    """What is read outside of a tensor."""
+
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0
+
+
+class CUtensorMap:
+    """A tensor map: 128 bytes, aligned to 64 as the driver asks."""
+
+    def __init__(self) -> None:
+        self._room = ctypes.create_string_buffer(128 + 64)
+
+    def getPtr(self) -> int:
+        """Where it lies."""
+        return (ctypes.addressof(self._room) + 63) // 64 * 64
 
 
 class CUuuid(ctypes.Structure):
@@ -203,6 +248,30 @@ cuMemcpyHtoDAsync = _asking("cuMemcpyHtoDAsync", _ADDRESS, _HANDLE, _SIZE, _HAND
 cuMemcpyDtoHAsync = _asking("cuMemcpyDtoHAsync", _HANDLE, _ADDRESS, _SIZE, _HANDLE)
 cuMemcpyDtoDAsync = _asking("cuMemcpyDtoDAsync", _ADDRESS, _ADDRESS, _SIZE, _HANDLE)
 cuMemsetD8Async = _asking("cuMemsetD8Async", _ADDRESS, _BYTE, _SIZE, _HANDLE)
+
+
+def cuTensorMapEncodeTiled(
+    kind: int,
+    rank: int,
+    address: int,
+    shape: Sequence[Any],
+    strides: Sequence[Any],
+    box: Sequence[Any],
+    steps: Sequence[Any],
+    *modes: int,
+) -> tuple[Any, ...]:
+    """Return (code, the tensor map): `modes` are interleave, swizzle, promotion and fill."""
+    made = CUtensorMap()
+    lists: list[Any] = [
+        (_WORD * len(shape))(*shape),
+        (_WORD * len(strides))(*strides),
+        (_UINT * len(box))(*box),
+        (_UINT * len(steps))(*steps),
+    ]
+    kinds = (_HANDLE, _INT, _UINT, _ADDRESS, _HANDLE, _HANDLE, _HANDLE, _HANDLE, _INT, _INT, _INT, _INT)
+    code = _found("cuTensorMapEncodeTiled", kinds)(made.getPtr(), kind, rank, address, *(ctypes.addressof(one) for one in lists), *modes)
+    return CUresult(code), made
+
 
 cuModuleLoadData = _asking("cuModuleLoadData", _HANDLE, gives=[_HANDLE])
 cuModuleUnload = _asking("cuModuleUnload", _HANDLE)

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ullage.benches.bench import TensorMap
 from ullage.benches.running.board import Board
 from ullage.benches.running.driver import CudaError, answer, bindings, refuse
 from ullage.errors import UllageError
 
 POISON = 0xFF  # every byte: NaN as floating point, −1 as a signed integer
+ELEMENT, MAP = 8, 128  # bytes of an element of a mapped tensor, and of a tensor map
 PORTABLE_CLUSTER = 8  # blocks; larger clusters must be allowed for each kernel
 BUSY = "end this process: until then the GPU is busy with it"
 PAUSE = 2e-4  # seconds between two questions whether the GPU has ended
@@ -119,6 +121,21 @@ class BenchDevice(Board):
         asked = way[isinstance(to, np.ndarray), isinstance(of, np.ndarray)]
         ends = [end.ctypes.data if isinstance(end, np.ndarray) else end for end in (to, of)]
         self.asked(asked, *ends, size, self.stream, deed="a copy")
+
+    def tensor_map(self, address: int, seen: TensorMap) -> int:
+        """Return the address of the TMA unit's description of the tensor that lies at an address."""
+        cuda, long = self.driver, self.driver.cuuint64_t
+        rank, strides = len(seen.shape), np.cumprod([ELEMENT, *seen.shape[:-1]])[1:]
+        words = cuda.cuuint32_t
+        made = self.asked(
+            "cuTensorMapEncodeTiled", cuda.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT64, rank, address,
+            [long(extent) for extent in seen.shape], [long(int(stride)) for stride in strides], [words(extent) for extent in seen.box],
+            [words(1)] * rank, cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(cuda.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{f'{seen.swizzle}B' if seen.swizzle else 'NONE'}"),
+            cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, deed="a tensor map",
+        )  # fmt: skip
+        return self.upload(np.frombuffer(ctypes.string_at(made.getPtr(), MAP), np.uint8))
 
     # --- kernels ---
 

@@ -108,7 +108,8 @@ class KernelQueue:
     def __init__(self, case: Case, device: BenchDevice, kernel: CudaKernel, inputs: Arrays) -> None:
         self.case, self.device, self.kernel, self.inputs = case, device, kernel, inputs
         self.outputs = [device.poisoned(size(one.shape, one.dtype)) for one in case.outputs]
-        self.pointers = [*(device.upload(array) for array in inputs), *self.outputs]
+        places = [device.upload(array) for array in inputs]
+        self.pointers = [*places, *self.outputs, *(device.tensor_map(places[one.input], one) for one in case.maps)]
         self.prepare(1)
 
     def prepare(self, spans: int) -> None:
