@@ -1,10 +1,12 @@
 // CUDA on a CPU: each thread of a cluster of blocks is a fiber, and PTX in `asm` is interpreted as its documentation says.
 //
-// What is modelled: arithmetic, fragments of mma and wgmma, shared memory behind wgmma's descriptors, sparsity, mbarriers, asynchronous copies and
-// products (done as late as they may be), barriers of blocks and clusters, and the order that all these establish: a kernel that relies
-// on more than the PTX ISA promises fails, with what was "unordered". Nothing here is taken from the kernels. Time stands still.
+// What is modelled: arithmetic, fragments of mma and wgmma, shared memory behind descriptors, sparsity, tensor memory with block scales,
+// mbarriers, asynchronous copies, tensor maps and products (done as late as they may be), barriers of blocks and clusters, and the order
+// that all these establish: a kernel that relies on more than the PTX ISA promises fails, with what was "unordered". Nothing here is taken
+// from the kernels. Time stands still.
 #include "emulated_arithmetic.hpp"
 #include "emulated_copies.hpp"
+#include "emulated_tcgen05.hpp"
 #include "emulated_wgmma.hpp"
 
 namespace gpu {
@@ -67,6 +69,20 @@ inline void run_one(const Instruction &i, Frame &f) {
     if (n == "setp.ne.u32") return f.set(l[0][0], v(1) != v(2));
     if (n == "selp.u32") return f.set(l[0][0], v(3) ? v(1) : v(2));
     if (starts(n, "mma.")) return mma(i, f);
+    if (n == "elect.sync") return f.set(l[1][0], now->rank % 32 == 0);
+    if (n == "fence.proxy.async.shared::cta") return fence_proxy();
+    if (n == "fence.mbarrier_init.release.cluster") return; // more than it needs stands in each kernel: a fence of all proxies and a barrier
+    if (starts(n, "tcgen05.alloc.")) return allocate_tensor(u32(v(0)), v(1));
+    if (starts(n, "tcgen05.relinquish_alloc_permit.")) return;
+    if (starts(n, "tcgen05.dealloc.")) return free_tensor(v(0), v(1));
+    if (n == "tcgen05.fence::before_thread_sync") return fence_before_sync();
+    if (n == "tcgen05.fence::after_thread_sync") return fence_after_sync();
+    if (starts(n, "tcgen05.mma.")) return issue_tcgen05(i, f);
+    if (starts(n, "tcgen05.commit.")) return commit_tcgen05(u32(v(0)));
+    if (n == "tcgen05.st.sync.aligned.32x32b.x1.b32") return store_tensor(v(0), v(1));
+    if (n == "tcgen05.wait::st.sync.aligned") return wait_for_stores();
+    if (n == "tcgen05.ld.sync.aligned.32x32b.x1.b32") return f.set(l[0][0], load_tensor_word(v(1)));
+    if (n == "tcgen05.wait::ld.sync.aligned") return;
     if (starts(n, "ld.")) return load(i, f);
     if (n == "atom.global.or.b64") {
         u64 *const at = (u64 *)v(1);
@@ -160,6 +176,7 @@ inline void forget_cluster() {
     rendezvous.clear();
     barriers.clear();
     flying.clear();
+    forget_tensors();
     warp_groups.clear();
     blocks.assign(cluster_size, {block_threads, {}});
     forget_accesses();
@@ -186,6 +203,7 @@ inline void run_cluster(u64 first) {
         if (some && !progress && failure.empty()) failure = "threads wait for one another forever";
     }
     now = nullptr;
+    refuse_unfreed();
 }
 } // namespace gpu
 

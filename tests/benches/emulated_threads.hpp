@@ -62,6 +62,9 @@ struct Thread {
     u64 cluster_round = 0;
     bool cluster_arrived = false;
     Groups<Copy> copies, bulk_stores;
+    Clock tensor_seen; // what happens before accesses to tensor memory: known at the last tcgen05.fence::after_thread_sync
+    int tensor_stores = 0; // not yet waited for and fenced
+    bool tensor_waited = false;
     std::vector<const void *> maps; // tensor maps that this thread may use
     Event bulk_done; // of the unit that does this thread's bulk stores
     Groups<std::shared_ptr<Product>> products;

@@ -71,23 +71,29 @@ class Tcgen05:
         return result << 4 | operand << 7 | operand << 10 | (self.n >> 3) << 17 | (ROWS >> 4) << 24
 
 
+# What every kernel of these products needs: to wait for an mbarrier, and one thread of a warp.
+COMMON = (
+    LAYOUT
+    + r"""
+__device__ __forceinline__ void await(u32 barrier, u32 parity)
+{
+    u32 done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (!done);
+}
+__device__ __forceinline__ bool elected()
+{
+    u32 chosen;
+    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
+    return chosen;
+}
+"""
+)
 # A trip's instructions report to one of two barriers; the trip after next waits for it, so the tensor cores always have work in
 # store. Bits 46 to 48 of a shared memory descriptor are 1 (PTX ISA, tcgen05 shared memory descriptor); the rest is as for wgmma.
 _KERNEL = r"""
-__device__ __forceinline__ void await(u32 barrier, u32 parity)
-{{
-    u32 done;
-    do {{
-        asm volatile("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }}"
-            : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-    }} while (!done);
-}}
-__device__ __forceinline__ bool elected()
-{{
-    u32 chosen;
-    asm volatile("{{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }}" : "=r"(chosen));
-    return chosen;
-}}
 extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05(u64 *clocks, const u32 *a, const u32 *b, {output} *d, int trips)
 {{
     extern __shared__ __align__(128) u32 tile[];
@@ -149,7 +155,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05(u64 *clocks, 
 
 def source(mma: Tcgen05) -> str:
     """Return the kernel `tcgen05`: A [128, k] and B [n, k] row by row, D [128, n]; k is that of all slices."""
-    return LAYOUT + _KERNEL.format(
+    return COMMON + _KERNEL.format(
         threads=THREADS,
         output=mma.accumulator.output[0],
         rows=ROWS,

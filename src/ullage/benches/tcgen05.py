@@ -28,8 +28,8 @@ def tcgen05(target: Target, quick: bool) -> Iterator[Case]:
     """SM cycles of one m128 `tcgen05.mma` in a chain, and FLOP/s of the whole GPU on zeros and on random data.
 
     One thread of each SM starts the products; A and B lie in shared memory without swizzle, D in tensor memory. Two trips are in
-    flight. Latency is the pace of a chain, as for `wgmma`. Products that two SMs share (`cta_group::2`) and block scales (MX, NVFP4)
-    are not measured here.
+    flight. Latency is the pace of a chain, as for `wgmma`. Products that two SMs share (`cta_group::2`) are measured by
+    `tcgen05-pair`, block scales (MX, NVFP4) by `tcgen05-scaled`.
     """
     for operand, accumulator, where in PAIRS:
         for n in SIZES[:1] if quick or operand is not BF16 else SIZES:
