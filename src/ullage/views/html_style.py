@@ -89,20 +89,26 @@ svg a:hover text{text-decoration:underline}
 [data-zoom]{cursor:crosshair;touch-action:pan-y;user-select:none;-webkit-user-select:none}
 [data-zoom] line{vector-effect:non-scaling-stroke}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
-@media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
+@media screen and (max-width:45rem){
+.page{display:none}.phone{display:block}
+.scroll tr>:first-child{position:sticky;left:0;z-index:1;background:var(--paper);min-width:7rem;padding-right:.5rem}
+}
 @media print{
 @page{margin:18mm 16mm}
 main{max-width:none;padding:0}
 body{font-size:10pt;print-color-adjust:exact;-webkit-print-color-adjust:exact}
 section{margin-top:2.2rem}
-h2,h3{break-after:avoid}
-figure,tr,.key{break-inside:avoid}
+h2,h3,.how{break-after:avoid}
+figure,thead,tr,.key,.how{break-inside:avoid}
 thead{display:table-header-group}
 .scroll{overflow:visible}
 table,table *{font-size:7pt!important}
 table{min-width:0!important;width:100%}
-td,th{padding:.25em .35em .25em 0!important;min-width:0!important;overflow-wrap:anywhere}
+td,th{padding:.25em .6em .25em 0!important;min-width:0!important;overflow-wrap:anywhere}
+thead th{overflow-wrap:normal!important}
+td.words{min-width:7em!important}
 .tools,.pointer,.heat .more,.heat details{display:none}
+thead button{display:contents}
 thead button::after{content:none!important}
 }
 """
