@@ -20,9 +20,10 @@ from ullage.kernels.compiling import compiler_version
 # What matters most comes first; what is not named here comes last.
 ORDER = (
     "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "tcgen05-scaled", "tcgen05-pair", "best-gemm",
-    "sustained-ceilings", "power-curve", "memory-throughput", "cluster-latency", "launch", "copies", "arithmetic", "bank-conflicts",
-    "l2-partitions", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power", "wgmma-sizes",
-    "wgmma-sparse", "bulk-copy", "tensor-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
+    "sustained-ceilings", "power-curve", "memory-throughput", "cluster-latency", "launch", "copies", "links", "arithmetic",
+    "bank-conflicts", "l2-partitions", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power",
+    "wgmma-sizes", "wgmma-sparse", "bulk-copy", "tensor-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer",
+    "generation",
 )  # fmt: skip
 WHOLE = ("memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05")  # at once, however long they take
 # What every share of a ceiling rests on; of those in `FEW` a few cases are enough at first.

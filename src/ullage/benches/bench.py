@@ -141,13 +141,15 @@ class Prepared:
 class LibraryCase:
     """One row that PyTorch (or a library on it) runs, not a kernel of ours: `prepare(torch, data)` sets it up on the GPU.
 
-    `needs` are modules beside torch; without one the row has no number and says so. The rest is as for `Case`.
+    `needs` are modules beside torch, `gpus` how many GPUs PyTorch must see; without them the row has no number and says so. The rest is
+    as for `Case`.
     """
 
     labels: Labels
     prepare: Callable[[Any, Data], Prepared]
     quantities: tuple[Quantity, ...]
     needs: tuple[str, ...] = ()
+    gpus: int = 1
     data: Data = "random"
     flops: int = 0
     bytes: int = 0

@@ -30,9 +30,11 @@ def measure(case: LibraryCase, torch: Any, sms: int, monitor: Monitor) -> Measur
 
 
 def refuse_missing(case: LibraryCase, torch: Any) -> None:
-    """Raise UnmeasuredError where PyTorch or another library is missing."""
+    """Raise UnmeasuredError where PyTorch, another library or another GPU is missing."""
     if torch is None:
         raise UnmeasuredError("needs PyTorch with a GPU")
+    if case.gpus > 1 and (count := torch.cuda.device_count()) < case.gpus:
+        raise UnmeasuredError(f"needs {case.gpus} GPUs, and PyTorch sees {count}")
     for module in case.needs:
         try:
             importlib.import_module(module)
