@@ -11,6 +11,7 @@ from pathlib import Path
 from ullage.errors import UllageError, harmless
 
 _SPAN = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)$")
+_PRICES = "write --price 2.50, or --price H100=2.50,A100=1.20"
 _LONGEST = 1e11  # seconds; some 3,000 years
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -39,7 +40,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= _LONGEST:
-        raise UllageError(f"'{text}' is not a span of time", "write 90s, 15m, 24h or 7d")
+        raise UllageError(f"'{harmless(text, 80)}' is not a span of time", "write 90s, 15m, 24h or 7d")
     return value
 
 
@@ -59,7 +60,8 @@ def moment(text: str | None, now: float) -> int | None:
         when = datetime.datetime.fromisoformat(text.strip())
     except ValueError:
         raise UllageError(
-            f"'{text}' is not a time", "write 2026-08-10, 2026-08-10T12:00:00Z, seconds since 1970, or a span before now such as 24h"
+            f"'{harmless(text, 80)}' is not a time",
+            "write 2026-08-10, 2026-08-10T12:00:00Z, seconds since 1970, or a span before now such as 24h",
         ) from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=datetime.UTC)
@@ -79,9 +81,9 @@ def prices(texts: Sequence[str]) -> dict[str, float]:
             try:
                 found[name.strip()] = float(amount)
             except ValueError:
-                raise UllageError(f"'{part}' is not a price", "write --price 2.50, or --price H100=2.50,A100=1.20") from None
+                raise UllageError(f"'{harmless(part, 80)}' is not a price", _PRICES) from None
             if not 0 <= found[name.strip()] < math.inf:
-                raise UllageError(f"a price is an amount from 0 on, not '{part}'", "write --price 2.50, or --price H100=2.50,A100=1.20")
+                raise UllageError(f"a price must be 0 or more, not '{harmless(part, 80)}'", _PRICES)
     return found
 
 

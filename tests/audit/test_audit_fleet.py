@@ -159,7 +159,7 @@ def test_a_job_without_a_configuration_is_left_out_with_the_reason(simulated, tm
     names = {job["name"] for job in answer["jobs"]}
     assert not names & {"llama-8b-pretrain", "llama-70b-pretrain", "evaluation"} and "moe-16b-pretrain" in names
     said = (
-        "no configuration is called",
+        "--configs has no file that is called by",
         "no formula for the architecture 'nobody'",
         "evaluation.json is not JSON",
         "it was observed for less",

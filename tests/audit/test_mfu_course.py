@@ -98,7 +98,7 @@ def test_with_a_model_the_means_are_audited_and_the_gate_is_that_of_an_audit(tmp
     ("more", "problem"),
     [
         ([], "--telemetry is missing"),
-        (["--telemetry", "samples.csv", "--ofu", "30"], "--ofu plays no part beside a log"),
+        (["--telemetry", "samples.csv", "--ofu", "30"], "leave --ofu out: with a log"),
         (["--telemetry", "samples.csv", "--seq", "64"], "name the model with --config"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,7 @@ from ullage import fleet
 from ullage.errors import UllageError
 from ullage.reports.fleet import groups
 from ullage.reports.fleet.fleet import FleetReport
-from ullage.reports.fleet.prices import read_price_table
+from ullage.reports.fleet.price_file import read_price_table
 from ullage.sums.devices import within
 
 START = 1_786_320_000  # a whole hour
@@ -201,28 +202,50 @@ def test_hours_without_a_price_are_named_and_never_counted_as_free(told: tuple[P
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "line", "problem"),
     [
-        ("[[prices]]\namount = -1\n", "price 1"),
-        ("[[prices]]\namount = nan\n", "price 1"),
-        ('[[prices]]\namount = 1\nkind = "lease"\n', "kind"),
-        ('[[prices]]\namount = 1\nnodes = "trian"\n[node_sets]\ntrain = ["n1"]\n', "trian"),
-        ('[[prices]]\namount = 1\nsince = "yesterday"\n', "yesterday"),
-        ("[[prices]]\namount = 1\nsince = 2026-08-02\nuntil = 2026-08-02\n", "ends before it begins"),
-        ('[[prices]]\namount = 1\ngpu = "H1000"\n', "H1000"),
-        ("[[prices]]\namount = 1\nsurprise = 2\n", "surprise"),
-        ('currency = "12"\n', "no name of a currency"),
-        ("[[prices", "not TOML"),
+        ("[[prices]]\namount = -1\n", 2, "price 1 has the amount -1"),
+        ("[[prices]]\namount = nan\n", 2, "price 1 has the amount nan"),
+        ("[[prices]]\namount = 1\n[[prices]]\namount = '2'\n", 4, "price 2 has a wrong amount: expected a number, got text"),
+        ("[[prices]]\namount = 1\n\n[[ prices ]]\ngpu = 'H100'\n", 4, "price 2 has no amount"),
+        ('[[prices]]\namount = 1\nkind = "lease"\n', 3, "price 1 has a wrong kind"),
+        ('[[prices]]\namount = 1\nnodes = "trian"\n[node_sets]\ntrain = ["n1"]\n', 3, "price 1 is for nodes = 'trian'"),
+        ('[[prices]]\namount = 1\nsince = "yesterday"\n', 3, "price 1 has since = 'yesterday', which is not a date"),
+        ("[[prices]]\namount = 1\nsince = 2026-08-02\nuntil = 2026-08-02\n", 4, "price 1 ends before it begins"),
+        ('[[prices]]\namount = 1\n[[prices]]\ngpu = "H1000"\namount = 1\n', 4, "price 2 can't be used: no GPU is called 'H1000'"),
+        ("[[prices]]\namount = 1\nsurprise = 2\n", 3, "price 1 has the unknown key 'surprise'"),
+        ('currency = "12"\n', 1, "can't be the name of a currency"),
+        ("\nkwh_price = -1\n", 2, "kwh_price: expected a number"),
+        ("[teams.a]\nusers = 'ann'\n", 2, "users: expected a list, got text"),
+        ("[teams.a]\n[teams.'No team']\n", 2, "the team 'No team' has the name of a row"),
+        ("[[prices", 1, "this is not TOML"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_wrong_says_where_before_anything_is_read(text: str, problem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", [False, True])
+def test_a_file_that_is_wrong_says_where_before_anything_is_read(text: str, line: int, problem: str, section: bool, tmp_path: Path) -> None:
     file = tmp_path / "prices.toml"
+    if section:  # of another file
+        text = "port = 9\n[money]\n" + re.sub(r"(?m)^(\[+) ?", r"\1money.", text)
     file.write_text(text)
     with pytest.raises(UllageError) as raised:
         read_price_table(str(file))
-    assert problem in f"{raised.value.problem} {raised.value.hint}"
-    said = ask("fleet", tmp_path / "nowhere", "--prices", file)
-    assert said.code == 1 and problem in said.err
+    said = f"{raised.value.problem} {raised.value.hint}"
+    assert problem in said and f"line {line + 2 * section}" in said
+    asked = ask("fleet", tmp_path / "nowhere", "--prices", file)
+    assert asked.code == 1 and problem in asked.err
+
+
+def test_a_price_of_energy_stands_in_the_file_and_the_option_goes_before_it(told: tuple[Path, Path], tmp_path: Path) -> None:
+    samples, _ = told
+    head, *rows = samples.read_text().splitlines()
+    (tmp_path / "metered.csv").write_text("\n".join([f"{head},power", *(f"{row},400" for row in rows)]) + "\n")
+    file = tmp_path / "energy.toml"
+    file.write_text('currency = "EUR"\nkwh_price = 0.25\n')
+    # two GPUs at 400 W for two hours: 1.6 kWh
+    for more, price in (((), 0.25), (("--kwh-price", "0.5"), 0.5)):
+        data = ask("fleet", tmp_path / "metered.csv", "--prices", file, "--gap", "60s", *more, "--json").json
+        account = data["energy_account"]
+        assert (account["kwh_price"], account["cost"]) == (price, pytest.approx(1.6 * price))
 
 
 def test_the_section_money_of_a_file_counts_and_two_currencies_are_refused(tmp_path: Path) -> None:

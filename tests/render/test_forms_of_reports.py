@@ -185,7 +185,7 @@ def test_an_audit_of_an_mfu(asked: tuple[float, float], made: JobFiles) -> None:
 def test_an_audit_of_a_fleet(made: JobFiles) -> None:
     findings = [audit_mfu(made.config, reported=mfu, ofu=ofu).finding for mfu, ofu in ((0.54, 0.26), (0.40, 0.41), (0.60, 0.20))]
     jobs = tuple(Audited(f"job-{place}", None, 8, "H100", finding) for place, finding in enumerate(findings))
-    left_out = (("a", "it is short"), ("b", "it is short"), ("c", "no configuration is called by the job"))
+    left_out = (("a", "it is short"), ("b", "it is short"), ("c", "--configs has no file that is called by the job's id"))
     report = FleetAudit(jobs, left_out, ("something",))
     data = render_audit_fleet.record(report)
     told = [str(len(report.of("agrees"))), str(len(report.of("wrong", "unexplained")))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,19 @@ def test_pages_say_money_and_follow_the_file(client: Client, prices: Path) -> No
         wait_for(lambda: client("/api/v1/fleet").json["ullage"]["fleet_cost"] == dearer)  # an older answer may go before it
     finally:
         prices.write_text(PRICES.format(listed="4.0"))
+
+
+def test_the_settings_themselves_may_say_money(tmp_path: Path, prices: Path) -> None:
+    # the section [money] after all else, also after the defaults that need its teams
+    section = re.sub(r"(?m)^(\[+)", r"\1money.", PRICES.format(listed="4.0"))
+    file = tmp_path / "ullage.toml"
+    file.write_text(f'source = "{small_store(tmp_path)}"\n[defaults]\nby = "team"\n[money]\nkwh_price = 0.25\n{section}')
+    checked = ask("config", "--check", file)
+    assert (checked.code, checked.out) == (0, f"{file}: nothing is wrong\n")
+    with service(read_settings(file)) as asking:
+        found = asking("/api/v1/fleet").json
+    assert found["ullage"]["currency"] == "EUR" and found["ullage"]["fleet_cost"] == pytest.approx(4 * 1.5 + 4 * 4.0, rel=0.01)
+    assert found["energy_account"]["kwh_price"] == 0.25 and {one["team"] for one in found["chargeback"]} >= {"vision"}
 
 
 def test_teams_of_the_file_may_be_the_default_rows(tmp_path: Path, prices: Path) -> None:

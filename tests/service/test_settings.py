@@ -20,8 +20,8 @@ def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path
     example = DOCS.read_text().split("```toml\n")[1].split("```")[0]
     (tmp_path / "ullage.toml").write_text(example)
     settings = read_settings(tmp_path / "ullage.toml")
-    assert settings.words() == {"prices": ("H100=2.50", "A100=1.25")} and settings.sources == ("http://prometheus:9090",)
-    assert {*tomllib.loads(example)} == {*ServiceSettings.__struct_fields__}
+    assert settings.words() == {"carbon": "380"} and settings.sources == ("http://prometheus:9090",)
+    assert {*tomllib.loads(example)} == {*ServiceSettings.__struct_fields__, "money"}
     assert settings.kept_names() == {"user": 30 * DAY_MS, "name": 90 * DAY_MS}
 
 
@@ -47,8 +47,14 @@ def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path
         ("port = 1\n[keep_names]\nuser = 'long'", 3, "user: 'long' is not a span of time"),
         ("port = 1\n[keep_names]\nhost = '30d'", 2, "keep_names: invalid enum value 'host'"),
         ("[keep_names]\nuser = 30", 1, "keep_names: expected `str`, got `int`"),
-        ("port = 1\nprices_file = '/none.toml'", 2, "prices_file: the prices /none.toml can't be read"),
+        ("port = 1\nprices_file = '/none.toml'", 2, "prices_file: the file of prices /none.toml can't be read"),
         ("[defaults]\nby = 'team'", 2, "no team is known"),
+        ("port = 1\n[money]\ncurrency = '12'", 3, "can't be the name of a currency"),
+        ("[money]\nkwh_price = 'dear'", 2, "kwh_price: expected a number, got text"),
+        ("[[money.prices]]\namount = 1\n[[money.prices]]\namount = -1", 4, "price 2 has the amount -1"),
+        ("prices_file = 'x.toml'\n[money]\ncurrency = 'EUR'", 2, "leave one of the two out"),
+        ("money = 3", 1, "expected a table, got a number"),
+        ("pseudonyms = ['user']\n[money.teams.a]\nusers = ['ann']", 2, "the team 'a' has users, whose names are not stored"),
     ],
 )
 def test_a_mistake_is_named_by_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:

@@ -376,7 +376,7 @@ def test_without_a_job_the_file_names_it(tmp_path, name, job):
 
 def test_an_empty_job_is_refused(tmp_path):
     (tmp_path / "a.log").write_text(MEGATRON)
-    with pytest.raises(UllageError, match="no LOG=JOB"):
+    with pytest.raises(UllageError, match="names no job after"):
         read_reported(f"{tmp_path / 'a.log'}=", Problems())
 
 

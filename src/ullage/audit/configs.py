@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
 from ullage.models.reading import read_config
 
@@ -31,13 +31,17 @@ class ConfigFolder:
 
     def __init__(self, folder: Path, read_step: Callable[[Any, str], Mapping[str, Any]]) -> None:
         if not folder.is_dir():
-            raise UllageError(f"there is no folder '{folder}' with configurations", "name a folder of NAME.json, a file for each job name")
+            raise UllageError(
+                f"there is no folder '{harmless(str(folder))}' for --configs", "name a folder of NAME.json, a file for each job name"
+            )
         members = sorted(folder.iterdir())
         self.folder, self.read_step = folder, read_step
         self.steps = {p.name.removesuffix(".step.json"): p for p in members if p.name.endswith(".step.json")}
         self.files = {p.stem if p.is_file() else p.name: p for p in members if _is_config(p)}
         if not self.files:
-            raise UllageError(f"the folder '{folder}' holds no configuration", "it takes NAME.json, or a folder NAME with a config.json")
+            raise UllageError(
+                f"the folder '{harmless(str(folder))}' holds no configuration", "put NAME.json into it, or a folder NAME with a config.json"
+            )
         self.read: dict[str, DescribedJob] = {}
 
     def get(self, *names: str | None) -> DescribedJob | None:

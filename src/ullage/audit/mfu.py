@@ -169,6 +169,7 @@ def _refuse(reported: float, ofu: float, tile: float | None, error: float) -> No
         ("tile efficiency", 1.0 if tile is None else tile, 1.0),
     ):
         if not 0 < value <= highest:
-            raise UllageError(f"{what} can't be {value:.4g}", "give ratios such as 0.54, or percent such as 54%")
+            problem = f"{what} must be above 0 and at most {highest:g}, not {value:.4g}"
+            raise UllageError(problem, "give a ratio such as 0.54, or percent such as 54%")
     if not 0 <= error < 1:
-        raise UllageError(f"an error of {error:.4g} can't be", "give a relative error such as 0.03")
+        raise UllageError(f"the relative error of OFU must be from 0 to below 1, not {error:.4g}", "give a ratio: --error 0.03")

@@ -69,7 +69,7 @@ def rows(given: Iterable[str]) -> list[PeakRow]:
         elif "=" in text:
             row = _line_row(text.rpartition("=")[0], text.rpartition("=")[2], ())
             if row is None:
-                raise UllageError(f"'{harmless(text, 80)}' is no name=value", "write 'H100 PCIe=756', in TFLOP/s or FLOP/s")
+                raise UllageError(f"'{harmless(text, 80)}' is not NAME=VALUE", "write 'H100 PCIe=756', in TFLOP/s or FLOP/s")
             found.append(row)
         else:
             raise UllageError(f"there is no file '{harmless(text, 200)}'", "give a file with a table of peaks, or name=value")
@@ -79,7 +79,7 @@ def rows(given: Iterable[str]) -> list[PeakRow]:
 
 
 def _too_many() -> UllageError:
-    return UllageError(f"the table has more than {_MOST_ROWS:,} rows", "this is no table of peaks")
+    return UllageError(f"the table has more than {_MOST_ROWS:,} rows", "give the table of peaks alone")
 
 
 def _is_file(path: Path) -> bool:

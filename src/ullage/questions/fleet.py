@@ -129,7 +129,7 @@ def other_report(text: str) -> OtherReport:
         kept = path.is_file() and is_kept_report(_head(path))
         return OtherReport(file=path) if kept else OtherReport(place=text)
     raise UllageError(
-        f"--against '{harmless(text, 80)}' is no span, no time, and no file or address",
+        f"--against '{harmless(text, 80)}' is not a span, a time, a file or an address",
         "write 7d for the same hours a week before, a time such as 2026-08-10, another source, or a file of `ullage fleet --json`",
     )
 
@@ -202,9 +202,9 @@ def write_samples(question: FleetQuestion, out: Path | None, progress: Progress)
     if question.by != "sample":
         return None
     if out is None or out.suffix.lower() != ".parquet":
-        raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
+        raise UllageError("--by sample makes a table that is too long to print", "add --out FILE.parquet")
     if question.condition() is not None:
-        raise UllageError("OFU by sample is written of a whole fleet", "leave out --where, --job, --user and --host")
+        raise UllageError("--by sample writes all samples of a fleet", "leave out --where, --job, --user and --host")
     with _read(question, progress) as taken:
         write_with_ofu(taken.samples, out, since=question.since, until=question.until, model=question.gpu)
         return "" if taken.problems.complete else taken.problems.cuts[0].reason

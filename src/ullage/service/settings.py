@@ -21,10 +21,12 @@ import msgspec
 from ullage.alerts.outlets import mail_route
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless, public
-from ullage.reports.fleet.prices import PriceTable, read_price_table
+from ullage.reports.fleet.price_file import SECTION, PriceFileError, read_price_table
+from ullage.reports.fleet.prices import PriceTable
 from ullage.service.access import GivenRole, read_roles
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
 from ullage.service.served import ReadPlace, request_of
+from ullage.toml_lines import line_of, syntax_mistake
 from ullage.written_values import expanded_path, seconds
 
 TOKEN, HEADER, PSEUDONYM_KEY = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER", "ULLAGE_SERVE_PSEUDONYM_KEY"  # variables of the environment
@@ -178,17 +180,43 @@ def settings_and_mistakes(file: str | Path) -> tuple[ServiceSettings, list[Ullag
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UllageError(f"{_at(path, _line(str(error), text))}: {harmless(_without_line(str(error)))}", "TOML: toml.io") from None
-    good, found = dict[str, Any](), list[tuple[int, UllageError]]()
+        line, problem = syntax_mistake(error, text)
+        raise UllageError(f"{_at(path, line)}: {harmless(problem)}", "TOML: toml.io") from None
+    said, found = _with_money(path, text, said) if SECTION in said else (said, [])
+    good = dict[str, Any]()
     for name, value in said.items():
         try:
             _check_secret(name, value)
             teams = {"prices_file": good.get("prices_file", "")} if name == "defaults" else {}  # which `by = "team"` needs
             good |= {name: getattr(checked(msgspec.structs.replace(_typed(name, value), **teams)), name)}
         except _SettingError as error:
-            line = line_of(text, error.name)
-            found.append((line or 0, UllageError(f"{_at(path, line)}: {error.problem}", error.hint)))
-    return ServiceSettings(**good), [error for _, error in sorted(found, key=lambda one: one[0])]
+            found.append(_by_line(error, path, text))
+    settings = ServiceSettings(**good)
+    if not found:  # each is right by itself, and all together?
+        try:
+            checked(settings, prices_in=SECTION if settings.prices_file == str(path) else "prices_file")
+        except _SettingError as error:
+            found.append(_by_line(error, path, text))
+    return settings, [error for _, error in sorted(found, key=lambda one: one[0])]
+
+
+def _by_line(error: _SettingError, path: Path, text: str) -> tuple[int, UllageError]:
+    line = line_of(text, error.name)
+    return line or 0, UllageError(f"{_at(path, line)}: {error.problem}", error.hint)
+
+
+def _with_money(path: Path, text: str, said: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[int, UllageError]]]:
+    """Return what is `said` with the file itself as that of the prices in place of its section of money, and what is wrong in that."""
+    others = {name: value for name, value in said.items() if name not in (SECTION, "prices_file")}
+    line = line_of(text, SECTION) or 0
+    try:
+        if said.get("prices_file"):
+            problem = f"{_at(path, line)}: prices stand in [{SECTION}] and in the file of `prices_file`"
+            raise PriceFileError(problem, "leave one of the two out", line)
+        read_price_table(str(path))
+    except PriceFileError as error:
+        return others, [(error.line or line, error)]
+    return {"prices_file": str(path), **others}, []
 
 
 def _check_secret(name: str, value: Any) -> None:
@@ -219,8 +247,11 @@ class _SettingError(UllageError):
         self.name = name
 
 
-def checked(settings: ServiceSettings) -> ServiceSettings:
-    """Return settings whose every value can be read as it will be. Raises UllageError for the first that can't."""
+def checked(settings: ServiceSettings, prices_in: str = "prices_file") -> ServiceSettings:
+    """Return settings whose every value can be read as it will be. Raises UllageError for the first that can't.
+
+    `prices_in` is what a mistake in the file of prices is said to stand in.
+    """
     for name in (*_SPANS, *(["alert_every"] if settings.alert_every else [])):
         with _naming(name):
             if seconds(getattr(settings, name)) < SHORTEST:
@@ -232,7 +263,7 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
     for route in settings.weekly_mail:
         with _naming("weekly_mail"):
             mail_route(route)
-    with _naming("prices_file"):
+    with _naming(prices_in):
         if settings.prices is not None:
             _refuse_unknown_team_members(settings, read_price_table(str(settings.prices)))
     for word, value in settings.defaults.items():
@@ -258,25 +289,5 @@ def _naming(name: str) -> Iterator[None]:
         raise _SettingError(name, error) from None
 
 
-def line_of(text: str, name: str) -> int | None:
-    """Return the line in which a setting is given; None where it is not found.
-
-    >>> line_of('port = 1\\n[defaults]\\n"by" = "user"', "by")
-    3
-    """
-    wanted = re.compile(rf"""\s*\[?\s*["']?{re.escape(name)}["']?\s*[\].=]""") if name else None
-    return next((number for number, line in enumerate(text.splitlines(), 1) if wanted and wanted.match(line)), None)
-
-
 def _at(path: Path, line: int | None) -> str:
     return f"{harmless(str(path))}{'' if line is None else f' line {line}'}"
-
-
-def _line(message: str, text: str) -> int:
-    """Return the line that a message of `tomllib` names: without a number it is the last."""
-    found = re.search(r"at line (\d+)", message)
-    return int(found[1]) if found else max(1, len(text.splitlines()))
-
-
-def _without_line(message: str) -> str:
-    return re.sub(r" \(at (line \d+, column \d+|end of document)\)", "", message)

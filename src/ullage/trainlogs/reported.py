@@ -152,7 +152,8 @@ def named_log(text: str) -> tuple[str, str]:
         name, job = text, ""
     if not name or (equals and not job and not expanded_path(text).exists()):
         raise UllageError(
-            f"'{harmless(text)}' is no LOG=JOB", "write --reported train.log=4711: the trainer's log, '=', the job as it is called"
+            f"--reported '{harmless(text)}' names {'no job after' if name else 'no log before'} '='",
+            "write --reported train.log=4711: the trainer's log, '=', the job as the samples or records call it",
         )
     slurm = _SLURM.fullmatch(Path(name).name)
     return name, job or (slurm[1] if slurm else Path(name).stem)

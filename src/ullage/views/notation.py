@@ -144,7 +144,10 @@ def currency_name(text: str) -> str:
     """
     name = text.strip()
     if name and (len(name) > LONGEST_CURRENCY or not name.isprintable() or re.search(r"[\s\d.,;|<>&'\"-]", name)):
-        raise UllageError(f"'{harmless(text, 40)}' is no name of a currency", "write EUR, USD, or a word such as credits")
+        raise UllageError(
+            f"'{harmless(text, 40)}' can't be the name of a currency",
+            f"write EUR, USD, or one word such as credits, of {LONGEST_CURRENCY} letters at most",
+        )
     return name
 
 

@@ -63,7 +63,9 @@ class AuditMfuQuestion(StepDescription, StoredTelemetryReading):
     configs: str | None = asked("With --fleet: a configuration for each job or job name.", metavar="FOLDER")
     error: float | None = asked("Relative error of OFU.", shown="0.03", minor=True)
     node: int = asked("GPUs in a machine.", 8, minor=True)
-    peak_tflops: str | None = asked("Plays no part: what is compared are ratios.", metavar="TFLOPS", minor=True)
+    peak_tflops: str | None = asked(
+        "With --reported LOG: peak of a relabelled board, for FLOP/s that it reports.", metavar="TFLOPS", minor=True
+    )
     most: int = asked("Explanations to show.", 10, flag="--top", least=1, minor=True)
     listed: bool = asked("List the known mistakes.", False, flag="--list", minor=True)
 
@@ -82,10 +84,10 @@ def _problems(question: AuditMfuQuestion) -> Iterator[str]:
 def _problems_of_log(question: AuditMfuQuestion) -> Iterator[str]:
     """Yield why a job's log can't be set beside OFU so."""
     if not question.telemetry:
-        yield "--telemetry is missing: where the samples of the job's GPUs are, beside which its log is set"
+        yield "--telemetry is missing: name where the samples of the job's GPUs are"
     for name in ("ofu", "configs"):
         if getattr(question, name) is not None:
-            yield f"--{name} plays no part beside a log: OFU comes from --telemetry, the model from --config"
+            yield f"leave --{name} out: with a log OFU comes from --telemetry, and the model from --config"
     if question.config is None:
         for flag in _given(question, StepDescription):
             if flag not in ("--gpu", "--peak-tflops"):
@@ -96,12 +98,12 @@ def _problems_of_fleet(question: AuditMfuQuestion) -> Iterator[str]:
     """Yield why a question about a fleet can't be asked so."""
     for name in ("config", "reported", "ofu", "telemetry"):
         if getattr(question, name) not in (None, ()):
-            yield f"--{name} is for one job, and --fleet for all of a fleet's"
+            yield f"leave --{name} out: it is for one job, and --fleet audits all jobs of a fleet"
     if question.configs is None:
-        yield "--configs is missing: the folder with the jobs' configurations"
+        yield "--configs is missing: name the folder with the jobs' configurations"
     for flag in _given(question, StepDescription):
         if flag != "--gpu":
-            yield f"{flag} is for one job: a fleet's stand in --configs"
+            yield f"leave {flag} out: with --fleet each job's step is read from --configs"
 
 
 def _problems_of_job(question: AuditMfuQuestion) -> Iterator[str]:
@@ -111,10 +113,10 @@ def _problems_of_job(question: AuditMfuQuestion) -> Iterator[str]:
             yield f"--{name} is missing"
     for flag in _given(question, StepDescription):
         if flag in ("--step-time", "--peak-tflops"):
-            yield f"{flag} plays no part in an audit: what is compared are ratios"
+            yield f"leave {flag} out: an audit compares ratios"
     named = (f"--{name}" for name in ("jobs", "configs", "telemetry") if getattr(question, name))
     for flag in (*_given(question, StoredTelemetryReading), *named):
-        yield f"{flag} is for a fleet's jobs, or a job's log: name it with --fleet, or with --reported LOG"
+        yield f"{flag} needs a fleet or a job's log: give --fleet SOURCE, or --reported LOG"
 
 
 def _given(question: AuditMfuQuestion, kind: type) -> Iterator[str]:

@@ -61,7 +61,7 @@ def audit_mfu(config: Config, question: StepQuestion, reported: Reported, *, mos
 def case_of(config: Config, question: StepQuestion, node: int) -> tuple[AuditedJob, list[str]]:
     """Return the job that a question describes, `node` GPUs in a machine, and a note for each shape that nobody gave."""
     if node < 1:
-        raise UllageError(f"a machine of {node} GPUs can't be", "give how many GPUs a machine has: --node 8")
+        raise UllageError(f"--node must be 1 or more, not {node}", "give the number of GPUs in a machine: --node 8")
     formula = formula_of(config, question)
     described, notes = step(question.shapes, formula, question.attention or formula.attention)
     case = AuditedJob(

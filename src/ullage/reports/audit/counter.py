@@ -39,6 +39,8 @@ def audit_counter(target: str, *, timeout: float = TIMEOUT, examples: Sequence[E
     answers. Raises UllageError for a function that can't be loaded, and a limit that is none.
     """
     if not 0 < timeout <= 3600:
-        raise UllageError(f"a limit of {timeout:g} s a call can't be", "give seconds, up to 3600")
+        raise UllageError(
+            f"--timeout must be above 0 and at most 3600 s, not {timeout:g}", "give the seconds that one call may take: --timeout 60"
+        )
     version, told = asked(target, examples, timeout)
     return CounterReport(target, version, tuple(compared(e, t) for e, t in zip(examples, told, strict=True)))

@@ -129,8 +129,11 @@ def mfu_course(report: FleetReport, steps: LoggedSteps, job: str, notes: Sequenc
     points = tuple(_points(report.course, report.window, steps))
     both = [one for one in points if one.mfu is not None and one.ofu is not None]
     if not both:
-        missing = "reports no MFU and no FLOP/s" if np.isnan(steps.mfu).all() else "has no time in which OFU is known"
-        raise UllageError(f"the log of job {harmless(job, 60)} {missing}", "see what both say: ullage fleet SOURCE --reported LOG=JOB")
+        missing = "reports no MFU and no FLOP/s" if np.isnan(steps.mfu).all() else "covers no time for which OFU is known"
+        raise UllageError(
+            f"the log of job {harmless(job, 60)} {missing}",
+            "compare the times of the log with those of the samples: `ullage fleet SOURCE --reported LOG=JOB` shows both",
+        )
     weights = np.array([one.logged * (one.end - one.start) for one in both])
     mfu, ofu = (np.array([getattr(one, name) for one in both], dtype=float) for name in ("mfu", "ofu"))
     return MfuCourse(

@@ -149,7 +149,8 @@ class _Cases:
         """Return a job's case; raises UllageError where it has no configuration, or none that can be used."""
         described = self.describe(comparison.job, name)
         if described is None:
-            raise UllageError(f"no configuration is called {name}, nor by the job" if name else "no configuration is called by the job")
+            named = "the job's id" if name is None else f"'{harmless(name, 60)}' or the job's id"
+            raise UllageError(f"--configs has no file that is called by {named}")
         config, question = described
         key = (config.place, comparison.gpus, comparison.chip)
         if key not in self.kept:

@@ -147,4 +147,4 @@ def unpriced_note(rated: Rated, prices: RowPrices, table: PriceTable) -> list[st
     hours = float(rated.hours[missing].sum())
     chips = sorted({rated.chips[chip].name if chip >= 0 else "GPUs that are not known" for chip in rated.chip[missing].tolist()})
     listed = ", ".join(harmless(name, 60) for name in chips[:3])
-    return [f"{hours:,.1f} GPU-hours have no price ({listed}), so what they and all hours cost is not known"]
+    return [f"{hours:,.1f} GPU-hours have no price ({listed}), so the cost of all hours is not known; add a price for them, or --price"]

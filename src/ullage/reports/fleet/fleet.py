@@ -180,7 +180,7 @@ def _figures(asked: JudgedFleet, question: FleetRequest) -> FleetReport:
         energy=energies_of(rated, np.zeros(len(rated), np.int64), 1)[0],
         energy_ledger=energy_ledger(rated),
         carbon=question.carbon,
-        kwh_price=question.kwh_price,
+        kwh_price=question.energy_price,
         command=question.command,
     )
 

@@ -1,61 +1,25 @@
-"""What a GPU-hour costs: a table of list, committed and spot prices by GPU, place and date, and which team pays.
-
-    currency = "EUR"
-
-    [node_sets]
-    train = ["node[001-128]", "dgx-*"]
-
-    [[prices]]
-    gpu = "H100"
-    kind = "committed"              # list, committed or spot
-    amount = 2.40                   # for a GPU-hour
-    nodes = "train"
-    since = 2026-08-01
-
-    [teams.vision]
-    users = ["ann", "bob"]
-    namespaces = ["vision-*"]
+"""What a GPU-hour costs: list, committed and spot prices by GPU, place and date, and which team pays.
 
 A GPU-hour is paid at the first committed or spot price that fits it, and where there is none at its list price: the first that fits.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.gpus.chip import find
 from ullage.job_names import plain_name, separate_names
 from ullage.reports.fleet.rated import Array, Rated
-from ullage.sources.jobs.hostlist import expand
-from ullage.views.notation import AS_GIVEN, MoneyTerms, currency_name
-from ullage.written_values import expanded_path
+from ullage.views.notation import AS_GIVEN, MoneyTerms
 
 PURCHASES = ("list", "committed", "spot")
-SECTION = "money"  # of a file that says other things as well
 NO_TEAM, SHARED_BY_TEAMS, NOBODY = "no team", "several teams", "not allocated"  # rows of a report that are no team's
-
-
-class WrittenPrice(msgspec.Struct, forbid_unknown_fields=True):
-    """A price as a file writes it: the amount for a GPU-hour, how the hour was bought, and what it is for ("": for everything)."""
-
-    amount: float
-    kind: Literal["list", "committed", "spot"] = "list"
-    gpu: str = ""
-    cluster: str = ""
-    nodes: str = ""
-    since: Any = None
-    until: Any = None
 
 
 class Team(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -63,15 +27,6 @@ class Team(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     users: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-
-
-class WrittenTable(msgspec.Struct, forbid_unknown_fields=True):
-    """A table of prices as a file writes it."""
-
-    currency: str = ""
-    prices: tuple[WrittenPrice, ...] = ()
-    node_sets: dict[str, tuple[str, ...]] = {}
-    teams: dict[str, Team] = {}
 
 
 @dataclass(frozen=True)
@@ -101,11 +56,12 @@ class Price:
 
 @dataclass(frozen=True)
 class PriceTable:
-    """All prices, in the order in which they are looked up; what amounts are in (`terms`); and the teams by name."""
+    """All prices, in the order in which they are looked up; what amounts are in (`terms`); the teams by name; and what a kWh costs."""
 
     prices: tuple[Price, ...] = ()
     terms: MoneyTerms = AS_GIVEN
     teams: Mapping[str, Team] = field(default_factory=dict)
+    kwh_price: float | None = None
 
     def edges(self, window: tuple[int, int]) -> list[int]:
         """Return the times (ms) inside a window at which a price begins or ends."""
@@ -181,94 +137,6 @@ def _row_price(table: PriceTable, chip: str | None, place: Mapping[str, str | No
     listed = table.listed(chip, place["cluster"], place["host"], time)
     none = math.nan
     return (none if paid is None else paid[0], none if listed is None else listed, -1 if paid is None else PURCHASES.index(paid[1]))
-
-
-def price_table(file: str | None, prices: Mapping[str, float], currency: str | None) -> PriceTable:
-    """Return the prices of a file, and behind them those that were given by GPU name ("" for every other).
-
-    Raises UllageError for a file that can't be read, and for a currency beside another one.
-    """
-    given = tuple(Price(amount, chip=find(name).name if name else "") for name, amount in sorted(prices.items(), reverse=True))
-    if file is None:
-        return PriceTable(given, MoneyTerms(currency_name(currency or "")))
-    table = read_price_table(file)
-    stated = table.terms.currency
-    if currency and stated and currency != stated:
-        raise UllageError(f"{harmless(file)} is in {stated}, and --currency is {harmless(currency, 20)}", "leave one of them out")
-    return replace(table, prices=(*table.prices, *given), terms=replace(table.terms, currency=currency_name(currency or stated)))
-
-
-def read_price_table(name: str) -> PriceTable:
-    """Return the prices and teams of a TOML file: all of it, or its section `money`. Raises UllageError that names what is wrong."""
-    path, place = expanded_path(name), harmless(name, 200)
-    try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UllageError(f"the prices {place} can't be read: {error.strerror}", "name a TOML file with [[prices]]") from error
-    except ValueError as error:
-        raise UllageError(f"{place} is not TOML: {harmless(str(error), 120)}", _HINT) from error
-    try:
-        table = msgspec.convert(said.get(SECTION, said), WrittenTable)
-    except msgspec.ValidationError as error:
-        raise UllageError(f"{place}: {harmless(str(error), 200)}", _HINT) from error
-    for team in table.teams:
-        _refuse_name(team, place)
-    made = tuple(_price(one, number, table.node_sets, place) for number, one in enumerate(table.prices, 1))
-    return PriceTable(made, MoneyTerms(currency_name(table.currency), _which_price(made)), table.teams)
-
-
-_HINT = 'write [[prices]] with amount = 2.40, and beside it gpu = "H100", kind = "committed", nodes, cluster, since or until'
-
-
-def _refuse_name(team: str, place: str) -> None:
-    if not team.strip():
-        raise UllageError(f"{place}: the team '{harmless(team, 60)}' has no name", "write [teams.vision] with the name of the team")
-    if team.strip().casefold() in (NO_TEAM, SHARED_BY_TEAMS, NOBODY):
-        problem = f"{place}: the team '{harmless(team, 60)}' has the name of a row of the report, which is of no team"
-        raise UllageError(problem, "give the team another name")
-
-
-def _which_price(prices: Iterable[Price]) -> Literal["list", "paid"]:
-    return "paid" if any(one.kind != "list" for one in prices) else "list"
-
-
-def _price(one: WrittenPrice, number: int, node_sets: Mapping[str, Sequence[str]], place: str) -> Price:
-    where = f"price {number} of {place}"
-    if not 0 <= one.amount < math.inf:
-        raise UllageError(f"{where} is {one.amount:g}", "a price is an amount from 0 on")
-    if one.nodes and one.nodes not in node_sets:
-        hint = did_you_mean(one.nodes, node_sets, "[node_sets]") if node_sets else 'write [node_sets] with train = ["node[001-128]"]'
-        raise UllageError(f"{where} names the nodes '{harmless(one.nodes, 60)}', and no set of nodes is called so", hint)
-    since, until = _time(one.since, where), _time(one.until, where)
-    if since is not None and until is not None and since >= until:
-        raise UllageError(f"{where} ends before it begins", "since comes before until")
-    named = node_sets.get(one.nodes, ())
-    return Price(
-        amount=one.amount,
-        kind=one.kind,
-        chip=find(one.gpu).name if one.gpu else "",
-        cluster=one.cluster,
-        hosts=frozenset(host for text in named if "*" not in text for host in expand(text)),
-        patterns=tuple(text for text in named if "*" in text),
-        since=since,
-        until=until,
-    )
-
-
-def _time(value: Any, where: str) -> int | None:
-    """Return a date or a time of TOML in ms since 1970; UTC where it says no zone.
-
-    >>> _time(datetime.date(2026, 8, 10), "")
-    1786320000000
-    """
-    if value is None:
-        return None
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        value = datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
-    if not isinstance(value, datetime.datetime):
-        raise UllageError(f"{where} has the time '{harmless(str(value), 40)}'", "write since = 2026-08-01, without quotes")
-    aware = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
-    return round(aware.timestamp() * 1000)
 
 
 def _fits(name: str | None, patterns: Iterable[str]) -> bool:

@@ -61,9 +61,14 @@ class GpuAssumptions:
     @cached_property
     def price_table(self) -> PriceTable:
         """The prices of the file, and behind them those given by GPU. Raises UllageError for a file that can't be read."""
-        from ullage.reports.fleet.prices import price_table
+        from ullage.reports.fleet.price_file import price_table
 
         return price_table(self.price_file, self.prices, self.currency)
+
+    @property
+    def energy_price(self) -> float | None:
+        """What a kWh costs: as it was given, else by the file of prices."""
+        return self.price_table.kwh_price if self.kwh_price is None else self.kwh_price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +103,7 @@ class FleetRequest(GpuAssumptions, Window):
             raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, GROUPINGS, "ullage fleet --help"))
         super().__post_init__()
         if self.by == "team" and not self.price_table.teams:
-            raise UllageError("no team is known", 'name a file with --prices that has [teams.NAME] with users = ["ann", "bob"]')
+            raise UllageError("no team is known to group by", 'name a file with --prices that has [teams.NAME] with users = ["ann", "bob"]')
         self.condition()
 
     def condition(self) -> Condition | None:
