@@ -445,6 +445,11 @@ def test_a_live_exporter_is_asked_at_the_interval():
     assert {(row["gpu"], row["host"]) for row in table} == {("n7/0", "n7")}
 
 
+def test_a_page_of_now_is_later_than_the_end_that_was_now_when_somebody_began_to_ask():
+    [batch] = watch("n7", pages('DCGM_FI_DEV_POWER_USAGE{gpu="0"} 1\n'), Options(until=999_999), Problems(), clock=lambda: 1_000_000)
+    assert batch["power"].to_pylist() == [1]
+
+
 def test_a_scrape_that_fails_in_between_is_counted():
     problems = Problems()
     line = 'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 1\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ullage.asking import Window, asked, read_headers, read_positive_span, read_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function
@@ -35,6 +35,20 @@ def read_interval(text: str, flag: str, now: float) -> float:  # noqa: ARG001 - 
     return interval
 
 
+def asked_headers(*, minor: bool = True) -> Any:
+    """Return the field of HTTP headers that servers are asked with."""
+    return asked(
+        "HTTP header, such as 'Authorization: Bearer …'. Repeatable.",
+        {},
+        flag="--header",
+        metavar="'NAME: VALUE'",
+        read=read_headers,
+        repeated=True,
+        minor=minor,
+        secret=True,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class TelemetryReading(Window):
     """How places of telemetry are read: servers, live places, what samples leave out."""
@@ -50,16 +64,7 @@ class TelemetryReading(Window):
     )
     watch: float = asked("How long to watch a live place.", 0.0, read=read_span, minor=True, local=True)
     every: float = asked("Time between two readings of a live place.", 15.0, read=read_positive_span, minor=True, shown="15s", local=True)
-    headers: dict[str, str] = asked(
-        "HTTP header, such as 'Authorization: Bearer …'. Repeatable.",
-        {},
-        flag="--header",
-        metavar="'NAME: VALUE'",
-        read=read_headers,
-        repeated=True,
-        minor=True,
-        secret=True,
-    )
+    headers: dict[str, str] = asked_headers()
     ca: str | None = asked("Certificates to trust for TLS.", metavar="FILE", minor=True, local=True)
     insecure: bool = asked("Do not check the server's certificate.", False, minor=True, local=True)
     timeout: float = asked("How long a server may be silent.", 30.0, read=read_positive_span, minor=True, shown="30s", local=True)

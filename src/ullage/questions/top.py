@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ullage.asking import asked, read_prices
 from ullage.asking.question import Audience, Progress, RegisteredQuestion, python_function, register
-from ullage.asking.telemetry import LONGEST_INTERVAL, SHORTEST_INTERVAL, read_interval
+from ullage.asking.telemetry import LONGEST_INTERVAL, SHORTEST_INTERVAL, asked_headers, read_interval
 from ullage.errors import UllageError, harmless, public
 
 if TYPE_CHECKING:
@@ -45,8 +45,12 @@ class TopQuestion:
     )
     once: bool = asked("Print once, as text; so it does where no terminal is.", False)
     source: tuple[str, ...] = asked(
-        "Where to read, in place of this machine: what `ullage fleet` reads. Repeatable: several hosts.", (), metavar="PLACE", repeated=True
+        "Where to read, in place of this machine: a running `ullage serve`, or what `ullage fleet` reads. Repeatable: several hosts.",
+        (),
+        metavar="PLACE",
+        repeated=True,
     )
+    headers: dict[str, str] = asked_headers(minor=False)
     run: str | None = asked(
         "In place of GPUs the ranks of a run that records into DIR: host and device trees, load balance, who is late.", metavar="DIR"
     )
@@ -70,6 +74,8 @@ class TopQuestion:
         """Refuse what can't be looked at together."""
         if self.run is not None and (self.source or self.gpus or self.sort != "gpu"):
             raise UllageError("--run shows the ranks of a run, not GPUs", "leave out --source, --gpu and --sort")
+        if self.headers and not self.source:
+            raise UllageError("--header is for a server, and this machine is read without one", "name the server: --source URL")
         if self.gpus and self.source:
             raise UllageError("--gpu chooses among this machine's GPUs, and --source names another place", "give one of the two")
 
@@ -212,15 +218,18 @@ class _Looks:
     def _elsewhere(self, place: str) -> Iterator[list[Any]]:
         """Yield the readings of a place; beside others one that can't be read is counted, and asked again."""
         from ullage.live.sampling.places import lives, polled
-        from ullage.sources.source import Options
+        from ullage.sources.running_service import reader_of, running_service
+        from ullage.sources.source import Options, read_samples
 
-        options = Options() if len(self.question.source) == 1 else Options(retries=0)  # it is asked again anyway
+        alone, headers = len(self.question.source) == 1, self.question.headers
+        options = Options(headers=headers) if alone else Options(headers=headers, retries=0)  # it is asked again anyway
         while True:
             try:
-                yield from polled(place, self.course.interval, self.problems, self._stop, options)
+                read = read_samples if (service := running_service(place, options)) is None else reader_of(service)
+                yield from polled(place, self.course.interval, self.problems, self._stop, options, read=read)
                 return
             except UllageError as error:
-                if len(self.question.source) == 1:
+                if alone:
                     raise
                 self.problems.drop("readings that failed", where=f"{public(place)}: {error.problem}")
                 self.problems.cut(f"{public(place)} can't be read")
@@ -317,6 +326,7 @@ _EXAMPLES = """
   ullage top --source http://node-1:9400/metrics   another machine, by its exporter
   ullage top --source http://n1:9400/metrics --source http://n2:9400/metrics    several hosts
   ullage top --source http://prometheus:9090       a fleet
+  ullage top --source http://ullage:9748           a fleet, as a running `ullage serve` sees it
   ullage top --run recordings/                     the ranks of `ullage run --keep recordings/` while they run
 """
 

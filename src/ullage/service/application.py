@@ -30,6 +30,7 @@ from ullage.service.openapi import openapi_document
 from ullage.service.packing import AnswerPacker
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
 from ullage.service.pseudonyms import Pseudonyms
+from ullage.service.recent_samples import RecentSamples
 from ullage.service.remote_write import RemoteWriteReceiver
 from ullage.service.reported import keep_reported, read_reported_speed
 from ullage.service.responses import KINDS, SEND_TOKEN, json_response, problem_response, role_of_request
@@ -49,6 +50,7 @@ from ullage.service.uploads import (
 )
 from ullage.service.weekly import WeeklyReports
 from ullage.service.workers import BesideWorkers
+from ullage.sources.running_service import SAMPLES_PATH, SERVICE
 from ullage.views.declared import iso
 from ullage.views.html import html
 
@@ -85,10 +87,11 @@ class Service:
     packer: AnswerPacker = field(default_factory=AnswerPacker)
     reading: BesideWorkers = field(default_factory=lambda: BesideWorkers("uploads", WAITING + 2))  # of profiles; they wait for a process
     live: LivePages = field(init=False)
+    recent: RecentSamples = field(init=False)
     gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
 
     def __post_init__(self) -> None:
-        self.live = LivePages(self.book, self.state)
+        self.live, self.recent = LivePages(self.book, self.state), RecentSamples(self.state.store)
         if self.kept_page is not None and (before := restored_page(self.kept_page, self.first_page)) is not None:
             self.book.restore(self.first_page, before)
 
@@ -118,6 +121,7 @@ class Service:
             Route("/openapi.json", self.openapi),
             Route("/metrics", self.metrics),
             Route("/events", self.events),
+            Route(SAMPLES_PATH, self.samples),
             Route("/api/v1/reported", self.reported, methods=["POST"]),
             Route(REMOTE_WRITE, self.remote_write, methods=["POST"]),
             Route("/alerts", self.alerts),
@@ -138,7 +142,7 @@ class Service:
 
     async def healthz(self, _: HttpRequest) -> Response:
         """Say that the process serves."""
-        return json_response({"alive": True, "version": ullage.__version__})
+        return json_response({"alive": True, "service": SERVICE, "version": ullage.__version__})
 
     async def readyz(self, _: HttpRequest) -> Response:
         """Say whether there is an answer, and if not, why not."""
@@ -167,6 +171,16 @@ class Service:
             families += total_families(self.totals) if self.totals is not None else ()
         plain = "text/plain" in (accepted := http.headers.get("accept", "")) and "application/openmetrics-text" not in accepted
         return Response(written(families, openmetrics=not plain), headers={"Content-Type": PLAIN if plain else OPENMETRICS})
+
+    async def samples(self, http: HttpRequest) -> Response:
+        """Give the samples of the last minutes that may be seen."""
+        if because := self.state.unready():
+            return problem_response(503, because, "", {"Retry-After": f"{AGAIN}"})
+        part = role_of_request(http).part
+        try:
+            return await self._packed(http, lambda: self.recent.file(part), "parquet")
+        except UllageError as error:
+            return problem_response(422, error.problem, error.hint)
 
     async def events(self, http: HttpRequest) -> Response:
         """Tell a page that stays open what is new."""

@@ -15,7 +15,9 @@ from ullage.asking.remote import field_schema
 from ullage.render.documents import schema
 from ullage.service.alerting import Acknowledged, AttachedProfile, Silenced
 from ullage.service.reported import ReportedSpeed
+from ullage.service.responses import KINDS
 from ullage.service.served import FORMS, SERVED, ServedQuestion
+from ullage.sources.running_service import SAMPLES_PATH
 from ullage.views.json_text import json_text
 
 _FORM = {"type": "string", "enum": list(FORMS), "default": "json", "description": "Form of the answer; csv is one table."}
@@ -239,5 +241,10 @@ _OWN = {
     "/healthz": _plain("Whether the process serves", "application/json", {"200": "It does."}),
     "/readyz": _plain("Whether there is an answer", "application/json", {"200": "There is.", "503": "There is none yet, and why."}),
     "/metrics": _plain("How full the fleet is, for a Prometheus", "application/openmetrics-text", {"200": "OpenMetrics 1.0."}),
+    SAMPLES_PATH: _plain(
+        "The samples of the last five minutes that the token lets one see",
+        KINDS["parquet"],
+        {"200": "A Parquet file, with the fields of `ullage metrics --fields`.", "503": "There is none yet, and why."},
+    ),
     "/openapi.json": _plain("This document", "application/json", {"200": "The document."}),
 }

@@ -18,6 +18,7 @@ KINDS = {
     "csv": "text/csv; charset=utf-8",
     "markdown": "text/markdown; charset=utf-8",
     "text": "text/plain; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
 }
 SEND_TOKEN = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
 

@@ -12,6 +12,7 @@ import io
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, cast
@@ -132,9 +133,10 @@ def watch(
 
     `fetch` opens the page called `name` (its URL without credentials, which also names the host where the labels
     don't), `clock` gives ms since 1970. The first page must be there; a later one that is not is counted and left out,
-    and when the last ones are not, or the deadline passes, the place was read only in part.
+    and when the last ones are not, or the deadline passes, the place was read only in part. `options.until` leaves no page out.
     """
     now = clock or options.now or (lambda: round(time.time() * 1000))
+    options = replace(options, until=None)  # a page of now is later than the now of whoever began to ask
     lines = ExpositionLines(name, options, problems, instance=name)
     begin, turns = now(), 1 + (int(options.watch / options.interval) if options.watch > 0 else 0)
     latest, failure = begin, ""

@@ -200,15 +200,17 @@ class Client:
             place = reply.headers["location"]
             return ServerError(f"{self.shown} redirects to {place}", "a login page? give credentials, or the URL of the API itself", 310)
         kind, reason = api_error(reply.body)
-        said = f"{kind}: {reason}" if kind or reason else f"HTTP status {reply.status}{_page(reply.body)}"
+        said = ": ".join(filter(None, (kind, reason))) or f"HTTP status {reply.status}{_page(reply.body)}"
         return ServerError(f"{self.shown} refused: {harmless(said)}", _advice(reply.status), reply.status, kind, reason)
 
 
 def api_error(body: bytes) -> tuple[str, str]:
-    """Return (errorType, error) of a Prometheus API error, two empty words for anything else.
+    """Return (errorType, error) of a Prometheus API error, the problem that an Ullage service says, two empty words for anything else.
 
     >>> api_error(b'{"status":"error","errorType":"bad_data","error":"parse error"}')
     ('bad_data', 'parse error')
+    >>> api_error(b'{"error":{"problem":"there is no store yet","hint":null}}')
+    ('', 'there is no store yet')
     >>> api_error(b"<html>")
     ('', '')
     """
@@ -216,7 +218,11 @@ def api_error(body: bytes) -> tuple[str, str]:
         document: Any = json.loads(body)
     except (ValueError, RecursionError):
         return "", ""
-    if not isinstance(document, dict) or document.get("status") != "error":
+    if not isinstance(document, dict):
+        return "", ""
+    if isinstance(own := document.get("error"), dict):
+        return "", str(own.get("problem", ""))
+    if document.get("status") != "error":
         return "", ""
     return str(document.get("errorType", "error")), str(document.get("error", ""))
 

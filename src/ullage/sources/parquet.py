@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,13 @@ def recognise(place: Place) -> int:
 @source("parquet", recognise=recognise, reads="Parquet (Ullage's own, wide, or long)")
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of samples. Raises UllageError when the file is damaged or holds nothing that Ullage knows."""
-    where = place.path.name if place.path else place.name
-    reading = TableReading(where, place.unique, options, problems)
-    file = _opened(place)
+    yield from read_parquet(cast(Path, place.path), cast(Path, place.path).name, options, problems, place.unique)
+
+
+def read_parquet(source: Path | IO[bytes], where: str, options: Options, problems: Problems, unique: str = "") -> Iterator[pa.RecordBatch]:
+    """Yield record batches of samples from a file, or from what was read of one; `where` is what messages call it."""
+    reading = TableReading(where, unique, options, problems)
+    file = _opened(source, where)
     schema = file.schema_arrow
     try:
         if _ours(schema):
@@ -45,16 +49,16 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
         raise _damaged(where, error, reading.order.read_until) from error
 
 
-def _opened(place: Place) -> Any:
+def _opened(source: Path | IO[bytes], where: str) -> Any:
     """Return the open file, words still encoded as the file holds them."""
     import pyarrow.parquet
 
     try:
-        names = pyarrow.parquet.read_schema(place.path).names
+        names = pyarrow.parquet.read_schema(source).names
         words = [name for name in names if name in IDENTITY.names and name != "index"]
-        return opened(cast(Path, place.path), read_dictionary=words)
+        return opened(source, read_dictionary=words)
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _damaged(place.name, error) from error
+        raise _damaged(where, error) from error
 
 
 def _damaged(where: str, error: Exception, read_until: int | None = None) -> UnreadableError:

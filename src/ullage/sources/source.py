@@ -228,17 +228,17 @@ def read_samples(
     options, problems = options or Options(), problems if problems is not None else Problems()
     if is_url_or_live_source(name):
         place = Place(name)
-        yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
+        yield from _in_time(sane_times(_reader(place).read(place, options, problems), problems), name, options)
         return
     path = expanded_path(name)
     names = file_names(files_of([name])) if names is None else names
     if not name or not path.exists():
         raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")
     if path.is_dir():
-        yield from _in_time(_sane(_read_folder(path, options, problems, names), problems), name, options)
+        yield from _in_time(sane_times(_read_folder(path, options, problems, names), problems), name, options)
     else:
         place = Place(str(path), path, head(path), names.get(path, ""))
-        yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
+        yield from _in_time(sane_times(_reader(place).read(place, options, problems), problems), name, options)
 
 
 def _in_time(batches: Iterator[pa.RecordBatch], name: str, options: Options) -> Iterator[pa.RecordBatch]:
@@ -251,7 +251,7 @@ def _in_time(batches: Iterator[pa.RecordBatch], name: str, options: Options) -> 
         late = not options.deadline.left
 
 
-def _sane(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.RecordBatch]:
+def sane_times(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield the batches without rows whose time is none: from them on, every time can be written as a date."""
     import pyarrow as pa
 

@@ -33,6 +33,7 @@ def polled(
     stop: threading.Event,
     options: Options | None = None,
     now: Callable[[], float] = time.time,
+    read: Callable[[str, Options, Problems], Iterator[pa.RecordBatch]] = read_samples,
 ) -> Iterator[list[pa.Table]]:
     """Yield what a place tells at an interval, until `stop` is set: one row a device and time; a file is read once.
 
@@ -42,7 +43,7 @@ def polled(
     while not stop.is_set():
         asked = replace(options, since=round(now() * 1000) - RECENT_MS) if "://" in place else options
         try:
-            table = recent(read_samples(place, asked, problems))
+            table = recent(read(place, asked, problems))
         except UllageError as error:
             if not begun:
                 raise
