@@ -33,7 +33,16 @@ from ullage.service.pseudonyms import Pseudonyms
 from ullage.service.recent_samples import RecentSamples
 from ullage.service.remote_write import RemoteWriteReceiver
 from ullage.service.reported import keep_reported, read_reported_speed
-from ullage.service.responses import KINDS, SEND_TOKEN, json_response, problem_response, role_of_request
+from ullage.service.responses import (
+    KINDS,
+    SEND_TOKEN,
+    BadRequestError,
+    NotAllowedError,
+    json_response,
+    problem_response,
+    role_of_request,
+    status_of_error,
+)
 from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, request_of
 from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
@@ -194,10 +203,8 @@ class Service:
         try:
             role = role_of_request(http)
             return self.live.stream(self._page_request(http.query_params.get("page", "/"), role), role)
-        except NotAllowedError as error:
-            return problem_response(403, error.problem, error.hint)
-        except BadRequestError as error:
-            return problem_response(400, error.problem, error.hint)
+        except UllageError as error:
+            return problem_response(status_of_error(error), error.problem, error.hint)
 
     def _page_request(self, address: str, role: GivenRole) -> AskedQuestion:
         """Return what the page at an address asks. Raises BadRequestError for an address without a page that changes."""
@@ -346,12 +353,8 @@ class Service:
                 if form == "html":
                     return await self._drawn(answer, request, http, ())
                 return await self._whole(http, lambda: answer.written(form, only), form, answer)
-            except NotAllowedError as error:
-                return problem_response(403, error.problem, error.hint)
-            except BadRequestError as error:
-                return problem_response(400, error.problem, error.hint)
             except UllageError as error:
-                return problem_response(_status(error), error.problem, error.hint)
+                return problem_response(status_of_error(error), error.problem, error.hint)
             except BusyError as error:
                 return problem_response(503, error.problem, error.hint, {"Retry-After": f"{error.again}"})
 
@@ -366,12 +369,8 @@ class Service:
                     problem = f"there is nothing to show yet: {because}"
                     return self._no_answer(http, request, 503, problem, _BY_ITSELF, AGAIN, looks=True)
                 return await self._drawn(await self._answer(http, request, self.patience), request, http, page.sections)
-            except NotAllowedError as error:
-                return self._no_answer(http, request, 403, error.problem, error.hint)
-            except BadRequestError as error:
-                return self._no_answer(http, request, 400, error.problem, error.hint)
             except UllageError as error:
-                return self._no_answer(http, request, _status(error), error.problem, error.hint)
+                return self._no_answer(http, request, status_of_error(error), error.problem, error.hint)
             except BeingMadeError as error:
                 return self._being_made(http, request, error)
             except BusyError as error:
@@ -460,14 +459,6 @@ class Service:
         return problem_response(500, "the service failed to answer; its log says why", "")
 
 
-class NotAllowedError(UllageError):
-    """A request for more than its token lets one see."""
-
-
-class BadRequestError(UllageError):
-    """A request that asks nothing that can be answered, whatever is read."""
-
-
 def application(service: Service) -> Starlette:
     """Return the service as an ASGI application."""
     handlers: dict[Any, Any] = {404: service.missing, 405: _not_allowed, 500: service.broken}
@@ -484,10 +475,6 @@ _ALERTS_OF_ALL = "alerts are of the whole fleet, and this token is for a part of
 def _page_at(path: str) -> ServicePage | None:
     """Return the page at a path; None where there is none."""
     return _JOB_PAGE if path.startswith("/job/") else next((page for page in (*PAGES, *_PLAIN) if page.path == path), None)
-
-
-def _status(error: UllageError) -> int:
-    return 404 if isinstance(error, NoSuchNameError) else 422
 
 
 async def _no_picture(_: HttpRequest) -> Response:

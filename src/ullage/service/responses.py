@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from ullage.errors import NoSuchNameError, UllageError
 from ullage.service.access import ROLE, GivenRole
 from ullage.service.settings import TOKEN
 from ullage.views.json_text import json_text
@@ -37,3 +38,17 @@ def role_of_request(http: HttpRequest) -> GivenRole:
     """Return what a request may do: the guard has put it there, or let nobody pass."""
     role: GivenRole = http.scope[ROLE]
     return role
+
+
+def status_of_error(error: UllageError) -> int:
+    """Return the HTTP status that an error is answered with."""
+    kinds: tuple[tuple[type[UllageError], int], ...] = ((NotAllowedError, 403), (BadRequestError, 400), (NoSuchNameError, 404))
+    return next((status for kind, status in kinds if isinstance(error, kind)), 422)
+
+
+class NotAllowedError(UllageError):
+    """A request for more than its token lets one see."""
+
+
+class BadRequestError(UllageError):
+    """A request that asks nothing that can be answered, whatever is read."""
