@@ -162,7 +162,7 @@ static __typeof__(&kinds[0]) pages_refused(void) {
 }
 
 static int do_not_call_back(int kind, uint32_t call) {
-    return cupti_call_back_not(kind == DRIVER_CALLS ? DOMAIN_DRIVER : DOMAIN_RUNTIME, call);
+    return cupti_stop_call_back(kind == DRIVER_CALLS ? DOMAIN_DRIVER : DOMAIN_RUNTIME, call);
 }
 
 static void enable_callbacks(void) {

@@ -187,7 +187,7 @@ uint64_t cupti_time(void) {
 
 int cupti_call_back(int domain) { return ASK(cuptiEnableDomain, (1, subscriber, domain)); }
 int cupti_call_back_for(int domain, uint32_t id) { return ASK(cuptiEnableCallback, (1, subscriber, domain, id)); }
-int cupti_call_back_not(int domain, uint32_t id) { return CALL(cuptiEnableCallback, (0, subscriber, domain, id)); }
+int cupti_stop_call_back(int domain, uint32_t id) { return CALL(cuptiEnableCallback, (0, subscriber, domain, id)); }
 
 /* cuptiFinalize takes CUPTI from everybody. */
 int (*cupti_finalizer(void))(void) { return shared ? NULL : cuptiFinalize; }

@@ -102,7 +102,7 @@ size_t cupti_dropped(void);
 uint64_t cupti_time(void);
 int cupti_call_back(int domain);
 int cupti_call_back_for(int domain, uint32_t id);
-int cupti_call_back_not(int domain, uint32_t id); /* not told of */
+int cupti_stop_call_back(int domain, uint32_t id);
 int (*cupti_finalizer(void))(void); /* NULL where it would take CUPTI from others, or there is none */
 void cupti_facts(struct text *facts);
 
