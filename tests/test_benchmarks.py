@@ -38,6 +38,14 @@ def test_a_benchmark_prints_ratios_and_keeps_its_numbers(name, tmp_path):
     assert all(figure["ours"] > 0 for figure in figures)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the recorder runs on Linux")
+def test_what_the_recorder_costs_is_measured_in_every_way(tmp_path):
+    run("recorder_cost", "--quick", "--json", str(tmp_path / "numbers.json"))
+    figures = {figure["what"]: figure["ours"] for figure in json.loads((tmp_path / "numbers.json").read_text())}
+    assert {"a call of MPI, summed up", "a region, begun and ended from Python", "ullage run -- true, CPU"} <= set(figures)
+    assert all(value > 0 for value in figures.values())
+
+
 @pytest.mark.full
 def test_a_small_fleet_day_gives_the_same_answer_in_every_way(tmp_path):
     pytest.importorskip("polars", reason="a peer of the benchmarks (pip install 'ullage[bench]')")
