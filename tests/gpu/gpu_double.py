@@ -7,6 +7,7 @@ import math
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,6 @@ from gpu.machine import Machine, Room, versions
 from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
 from gpu.trace_program import Known, Recorded
 
-from tests.gpu.gpu_cupti_double import LIBRARY, Programs
 from tests.gpu.gpu_room_double import Benches, nsight, products
 from tests.gpu.gpu_sanitizer_double import Sanitizer
 from tests.live.nvml_double import Gpu, Nvml
@@ -50,11 +50,24 @@ class World(Nvml):
         self.load = None
         self.counted_share = 1.0  # of the clock that is told, what SMs count
         self.recorder = Recordings()
-        self.programs, self.watched_programs, self.cupti = Programs(), Sanitizer(), LIBRARY
+        self.watched_programs = Sanitizer()
         self.suite, self.harness, self.products_a_run = Benches(self), products(self), 1000
         self.torch = versions()["torch"]
         self.kept = TemporaryDirectory()
         self.ncu = nsight(self.kept.name)
+
+    # half of what a check's process would import, and few checks ask for it
+    @cached_property
+    def programs(self):
+        from tests.gpu.gpu_cupti_double import Programs
+
+        return Programs()
+
+    @cached_property
+    def cupti(self):
+        from tests.gpu.gpu_cupti_double import LIBRARY
+
+        return LIBRARY
 
     # --- time ---
 

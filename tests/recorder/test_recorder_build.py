@@ -51,11 +51,14 @@ def test_it_is_built_once_and_again_for_other_flags_sources_or_another_compiler(
     assert len({first, *others, build.built(gcc(), little, QUICK)}) == 4
 
 
-def test_processes_that_need_it_at_once_get_the_same_whole_library(tmp_path):
-    gcc()
-    code = "from ullage.cupti import recorder; from ullage.cupti.native import build\n"
-    code += "print(build.recorder(), recorder.this_recorder().now() > 0)"
+def test_processes_that_need_it_at_once_get_the_same_whole_library(little, tmp_path):
+    slow = tmp_path / "gcc"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {shutil.which(gcc()[0])} "$@"\n')  # all of them come while one builds
+    slow.chmod(0o755)
+    code = f"import ctypes, pathlib\nfrom ullage.cupti.native import build\nbuild.FOLDER = pathlib.Path({str(build.FOLDER)!r})\n"
+    code += "print(path := build.recorder(), ctypes.CDLL(path)._handle != 0)"
     environment = {name: value for name, value in os.environ.items() if name != "ULLAGE_RECORDER"} | {"XDG_CACHE_HOME": str(tmp_path)}
+    environment["CC"] = str(slow)
     started = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     told = {process.communicate()[0] for process in started}
     (library,) = (tmp_path / "ullage").glob("*.so")
