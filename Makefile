@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SEEDS ?= 4
 WORKERS ?= 3  # on two cores: tests wait for servers, browsers and disks a third of their time
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports unit bench wheel mutants gpu gpu-wheels docs lock clean
+.PHONY: help demo test test-full lint types imports unit bench faults wheel mutants gpu gpu-wheels docs lock clean
 
 help: ## show these lines
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -54,11 +55,21 @@ bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
 
-wheel: $(VENV)/.dev ## a wheel in dist/ with the recorder built for x86-64 and AArch64, for nodes without a compiler
+faults: $(VENV)/.dev ## precision and recall of what is found in simulated fleets with planted faults; SEEDS=4 of each kind of fleet
+	$(BIN)/python benchmarks/finding_faults.py $(SEEDS)
+	$(BIN)/python benchmarks/trust_faults.py $(SEEDS)
+	$(BIN)/python benchmarks/audit_seeds.py $(SEEDS)
+	$(BIN)/python benchmarks/audit_labelled.py
+	$(BIN)/python benchmarks/straggler_fleets.py $(SEEDS)
+	$(BIN)/python benchmarks/blind_stragglers.py --count $(SEEDS)
+	$(BIN)/python benchmarks/watch_changes.py $(SEEDS) --fleets $(SEEDS) --no-wait
+
+wheel: $(VENV)/.dev ## a wheel in dist/ with the recorder built for x86-64 and AArch64, for nodes without a compiler, and its bill of materials
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[wheel]'
 	$(BIN)/python tools/prebuilt_recorder.py
 	rm -rf build
 	$(BIN)/python -m build --wheel --outdir dist . ; built=$$? ; rm -rf build src/ullage/cupti/native/prebuilt ; exit $$built
+	$(BIN)/python tools/sbom.py dist/*.whl
 
 mutants: $(VENV)/.dev ## whether the tests notice small changes of what computes; MINUTES=10, EACH=40 of a module, NAMES="ofu windows" for some
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'

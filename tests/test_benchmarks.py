@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import subprocess
@@ -90,6 +91,15 @@ def test_every_benchmark_is_run_by_make_bench():
     not_measured |= {"tile_prediction", "tile_prediction_real", "trust_faults", "watch_changes", "waterfall_errors"}
     not_measured |= {"top_idle", "spark_growth"}  # the last needs Java, and takes all of a machine for long
     assert set(load("run").BENCHMARKS) == {path.stem for path in FOLDER.glob("*.py")} - not_measured
+
+
+def test_whatever_plants_faults_is_run_by_make_faults():
+    done = subprocess.run(["make", "--dry-run", "faults", "SEEDS=7"], cwd=FOLDER.parent, capture_output=True, text=True, check=True)
+    said = [line.partition("benchmarks/")[2] for line in done.stdout.splitlines() if "benchmarks/" in line]
+    plants = {path.stem for path in FOLDER.glob("*.py") if "recall" in (ast.get_docstring(ast.parse(path.read_text())) or "")}
+    asked_apart = {"blind_changes"}  # thousands of hours: it is right for long runs alone
+    assert {line.partition(".py")[0] for line in said} == (plants | {"audit_labelled", "blind_stragglers"}) - asked_apart
+    assert all("7" in line.split() for line in said if "labelled" not in line)
 
 
 def test_less_time_and_more_speed_are_both_better():
