@@ -26,6 +26,9 @@ settings.load_profile("shared")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# servers and checkers in Go, which end soon, look for garbage seldom: it was a quarter of their time
+os.environ.setdefault("GOGC", "400")
+
 # what shares the machine decides when a program's thread has a processor: the tests of that ask for it
 os.environ.setdefault("ULLAGE_CPU_CLOCK", "0")
 

@@ -165,10 +165,13 @@ def test_the_top_level_of_the_json_is_as_agreed(scrapes):
     assert all({"key", "ofu", "gpu_hours", "tree"} <= set(group) for group in answer["groups"])
 
 
-def test_nothing_is_coloured_where_nobody_looks(scrapes):
-    for words in (["fleet", str(scrapes)], ["gpus"], ["metrics"], ["gpus", "H100"], ["--help"], ["fleet", "nowhere"], ["nope"]):
-        done = run(*words, env=os.environ | {"TERM": "xterm-256color"})
-        assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stdout + done.stderr, words
+def test_nothing_is_coloured_where_nobody_looks(scrapes, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    done = run("fleet", str(scrapes))
+    assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stdout + done.stderr
+    for words in (["gpus"], ["metrics"], ["gpus", "H100"], ["--help"], ["fleet", "nowhere"], ["nope"]):
+        said = ask(*words)
+        assert "\x1b" not in said.out + said.err and "\r" not in said.out + said.err, words
 
 
 def on_terminal(*words: str) -> tuple[int, str, str]:
