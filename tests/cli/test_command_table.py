@@ -76,3 +76,23 @@ def test_help_shows_what_matters_on_one_screen_and_help_all_shows_all(name: str)
     assert "More options:" in whole and "--help-all" not in whole
     visible = {flag for param in COMMANDS[name].params if isinstance(param, click.Option) for flag in param.opts[:1]}
     assert all(f"  {flag}" in whole or f", {flag}" in whole for flag in visible)
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("rules --host x", "'--host-label'"),
+        ("rules --gpu-l x", "'--gpu-label'"),
+        ("fleet . --pric 2", "'--price', '--prices'"),
+        ("waterfall --gp 8", "'--gpu', '--gpus'"),
+        ("watch . --job 7", "'--jobs'"),
+    ],
+)
+def test_an_option_that_is_cut_short_says_which_it_could_be_and_no_other(words: str, options: str) -> None:
+    said = ask(*words.split())
+    suggested = said.err.rpartition("id you mean ")[2].strip().strip("?)(").removeprefix("one of: ")
+    assert said.code == 2 and suggested == options, said.err
+
+
+def test_an_option_that_none_begins_as_says_what_looks_like_it() -> None:
+    assert "'--jobs'" in ask("watch", ".", "--jbos", "7").err

@@ -326,3 +326,19 @@ def test_prices_that_change_outside_the_window_cost_no_more_sums(
     monkeypatch.setattr(groups, "within", counted)
     report = fleet(samples, price_file=str(file), by="hour", gap=STEP)
     assert report.money.cost == pytest.approx(2 * (9 if before else 1)) and spans_asked == [(None, None)]
+
+
+def test_the_dearest_team_is_first_and_without_prices_that_of_the_most_hours(tmp_path: Path) -> None:
+    # ann: an hour at 9; bob: two hours at 1; zoe is of no team, and holds most of all
+    spans = [
+        ObservedSpan("GPU-0", "H100 SXM", "n1", "7", "ann", START, START + 3600, Decimal("0.5")),
+        ObservedSpan("GPU-1", "A100", "n1", "8", "bob", START, START + 7200, Decimal("0.5")),
+        ObservedSpan("GPU-2", "A100", "n1", "9", "zoe", START, START + 7200, Decimal("0.5")),
+        ObservedSpan("GPU-3", "A100", "n1", "9", "zoe", START, START + 7200, Decimal("0.5")),
+    ]
+    samples, file = samples_of(spans, tmp_path / "samples.csv"), tmp_path / "prices.toml"
+    teams = "[teams.a]\nusers = ['ann']\n[teams.b]\nusers = ['bob']\n"
+    for given, order in (("[[prices]]\ngpu = 'A100'\namount = 1\n[[prices]]\namount = 9\n", ["a", "b", "no team"]),
+                         ("[[prices]]\ngpu = 'A100'\namount = 1\n", ["b", "a", "no team"])):  # fmt: skip
+        file.write_text(given + teams)
+        assert [bill.team for bill in fleet(samples, price_file=str(file), gap=STEP).money.chargeback] == order

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from ullage.errors import UllageError
 from ullage.questions.fleet import FleetQuestion, write_samples
 from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.prices import PriceTable, Team
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import (
     DEEPEST,
@@ -28,6 +29,7 @@ from ullage.reports.fleet.where import (
     condition_of,
     rows_that_fit,
     samples_that_fit,
+    without_teams,
 )
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
@@ -185,7 +187,57 @@ def test_a_question_takes_them_as_texts(tmp_path: Path) -> None:
     first = ullage.fleet(tmp_path / "fleet.parquet", by="job").groups[0]
     assert ullage.fleet(tmp_path / "fleet.parquet", by="job", job=first.key).groups == [first]
     assert ullage.fleet(tmp_path / "fleet.parquet", by="job", where=f"job={first.key} and model=*").groups == [first]
-    with pytest.raises(UllageError, match="of a whole fleet"):
+    with pytest.raises(UllageError, match="all samples of a fleet"):
         write_samples(FleetQuestion(sources=("x",), by="sample", job=("1",)), tmp_path / "a.parquet", lambda _: None)
     with pytest.raises(UllageError, match="has no field 'owner'"):
         ullage.fleet("nowhere", where="owner=ann")
+
+
+TEAM_TESTS = ("team=vision", "team!=vision", "team=''", "team='several teams'", "team=s*")
+
+
+def teams_drawn(draw: random.Random) -> PriceTable:
+    """Return teams whose users and namespaces overlap, in an order of their own."""
+    names = draw.sample(["vision", "speech", "robots"], 3)
+    users, spaces = ["ann", "bob", "c*", "a*"], ["ml-*", "ml-1", "x"]
+    some = [[tuple(draw.sample(of, draw.randint(0, 2))) for of in (users, spaces)] for _ in names]
+    return PriceTable(teams={name: Team(*own) for name, own in zip(names, some, strict=True)})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_team_is_that_of_each_row_and_sample(seed: int, stores_engine: Any) -> None:
+    draw = random.Random(seed)
+    table = teams_drawn(draw)
+    users, spaces = ["ann", "bob", "cleo", "ann,bob", "zoe", None], ["ml-1", "ml-2", "x", "y", None]
+    rows = [{"user": draw.choice(users), "namespace": draw.choice(spaces)} for _ in range(60)]
+    for text in (*TEAM_TESTS, "not team=robots and user=ann or team=speech"):
+        condition = condition_of(text)
+
+        def fits(one: Any, row: dict[str, str | None]) -> bool:
+            if isinstance(one, FleetFilter):
+                parts = [fits(part, row) for part in one.parts]
+                return {"and": all(parts), "or": any(parts), "not": not parts[0]}[one.sort]
+            return bool(one.fits(table.team_of(row["user"], row["namespace"]) if one.field == "team" else row[one.field]))
+
+        due = [fits(condition, row) for row in rows]
+        plain = without_teams(condition, users, spaces, table.team_of)
+        sums = pa.Table.from_pylist(rows, schema=pa.schema([("user", pa.string()), ("namespace", pa.string())]))
+        assert rows_that_fit(plain, sums).tolist() == due, text
+        numbered = ibis.memtable(sums.append_column("row", pa.array(range(60))))
+        kept = stores_engine.to_pyarrow(samples_that_fit(plain, numbered, {"user": users, "namespace": spaces}))
+        assert sorted(kept["row"].to_pylist()) == [row for row, fit in enumerate(due) if fit], text
+
+
+def test_a_part_by_team_has_the_row_of_that_team(ask: Callable[..., FleetReport], tmp_path: Path) -> None:
+    users = [row.key for row in ask("user").groups if "," not in row.key and not row.key.startswith("no ")]
+    file = tmp_path / "prices.toml"
+    file.write_text(f"[[prices]]\namount = 2\n[teams.one]\nusers = {users[:2]}\n[teams.two]\nusers = {users[2:]}\n")
+    words = {"price_file": str(file)}
+    for row in ask("team", **words).groups:
+        name = "" if row.key == "no team" else row.key
+        for by in ("team", "hour"):
+            part = ask(by, where=f"team='{name}'", **words)
+            assert (part.gpu_hours, part.ofu, part.ullage) == pytest.approx((row.gpu_hours, row.ofu, row.ullage), rel=1e-9), (name, by)
+            assert sum(one.gpu_hours for one in part.groups) == pytest.approx(row.gpu_hours), (name, by)
+    with pytest.raises(UllageError, match="no team is known to choose by"):
+        ask("user", where="team=one")

@@ -117,7 +117,7 @@ def main() -> None:
         _clear()
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        (_with_what_begins_so(error) if isinstance(error, click.NoSuchOption) else error).show()
         sys.exit(error.exit_code)
     except UllageError as error:
         _tell(str(error))
@@ -132,6 +132,13 @@ _REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG),
 }
+
+
+def _with_what_begins_so(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with the options that begin as the unknown one does; where none does, with those that look like it."""
+    options = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    begun = sorted(name for one in options for name in (*one.opts, *one.secondary_opts) if name.startswith(error.option_name))
+    return click.NoSuchOption(error.option_name, possibilities=begun, ctx=error.ctx) if begun else error
 
 
 def _tell(words: str) -> None:

@@ -129,10 +129,12 @@ def _part(text: str) -> Condition:
 
 
 def _is_own(condition: Condition) -> bool:
-    if isinstance(condition, FieldTest):
-        return condition.equal and condition.field in OWN and bool(condition.value)
-    return condition.sort == "or" and all(map(_is_own, condition.parts))
+    if isinstance(condition, FleetFilter):
+        return condition.sort == "or" and all(map(_is_own, condition.parts))
+    return isinstance(condition, FieldTest) and condition.equal and condition.field in OWN and bool(condition.value)
 
 
-def _tests(condition: Condition | FleetFilter) -> Iterable[FieldTest]:
-    return [condition] if isinstance(condition, FieldTest) else [test for part in condition.parts for test in _tests(part)]
+def _tests(condition: Condition) -> Iterable[FieldTest]:
+    if isinstance(condition, FleetFilter):
+        return [test for part in condition.parts for test in _tests(part)]
+    return [condition] if isinstance(condition, FieldTest) else []

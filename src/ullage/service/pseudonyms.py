@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ullage.errors import UllageError
 from ullage.job_names import joined_names, plain_name, separate_names
-from ullage.reports.fleet.where import Condition, FieldTest
+from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
 from ullage.store.hidden_names import LETTERS
 
 HIDDEN = ("user", "namespace", "job", "name", "pod", "container")  # fields that may have pseudonyms; a job's name stands in its records
@@ -54,10 +54,10 @@ class Pseudonyms:
 
     def in_condition(self, condition: Condition) -> Condition:
         """Return a condition on names as it is on what is kept of them. Raises UllageError for a pattern: a pseudonym fits none."""
-        if not isinstance(condition, FieldTest):
+        if isinstance(condition, FleetFilter):
             return replace(condition, parts=tuple(self.in_condition(part) for part in condition.parts))
-        if condition.field not in self.fields or not condition.value:  # nobody's name has no pseudonym
-            return condition
+        if not isinstance(condition, FieldTest) or condition.field not in self.fields or not condition.value:
+            return condition  # nobody's name has no pseudonym
         if condition.glob:
             raise UllageError(f"{condition} is a pattern, and names of {condition.field} are not kept", "write out each name")
         return replace(condition, value=self.of(condition.field, condition.value))

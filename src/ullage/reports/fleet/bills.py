@@ -109,7 +109,7 @@ def with_teams(rated: Rated, table: PriceTable) -> Rated:
 def chargeback(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices) -> tuple[TeamBill, ...]:
     """Return a bill a team, the dearest first, then what no team pays for and what nobody held; all add up to the fleet.
 
-    `trusted` says which rows count for what falls short of full.
+    Where some hours have no price, the team with the most hours is first. `trusted` says which rows count for what falls short of full.
     """
     if not len(rated):
         return ()
@@ -117,7 +117,8 @@ def chargeback(rated: Rated, trusted: npt.NDArray[np.bool_], prices: RowPrices) 
     labels = [NOBODY if free else team or NO_TEAM for free, team in zip(nobody.tolist(), rated.words("team"), strict=True)]
     names, codes = np.unique(labels, return_inverse=True)
     bills = _bills(rated, trusted, prices, [str(name) for name in names], codes.reshape(-1).astype(np.int64))
-    return tuple(sorted(bills, key=lambda one: (_LAST.get(one.team, 0), -one.gpu_hours, one.team)))
+    priced = all(one.cost is not None for one in bills)
+    return tuple(sorted(bills, key=lambda one: (_LAST.get(one.team, 0), -((one.cost or 0.0) if priced else one.gpu_hours), one.team)))
 
 
 _LAST = {NO_TEAM: 1, NOBODY: 2}

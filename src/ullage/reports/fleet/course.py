@@ -73,7 +73,7 @@ def hourly_groups(whole: JudgedFleet, question: FleetRequest) -> list[Group]:
     lost = losses(rated.take(trusted))
     condition = question.condition()
     if condition is not None:
-        chosen = rows_that_fit(condition, rated.sums)
+        chosen = rows_that_fit(whole.in_columns(condition), rated.sums)
         lost = {name: values[chosen[trusted]] for name, values in lost.items()}
         rated, trusted = rated.take(chosen), trusted[chosen]
     moves = clock_moves(rated.take(trusted), whole.verdicts)

@@ -15,11 +15,12 @@ from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import NoSampleError, UllageError, harmless
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
 from ullage.reports.fleet.groups import Array, Mask, gpu_hours, marked_sums, state_and_gauge_sums, sums_between
+from ullage.reports.fleet.prices import PriceTable
 from ullage.reports.fleet.rated import Rated, losses, rate
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.series import gauge_evidence
 from ullage.reports.fleet.trusted import Device, judge
-from ullage.reports.fleet.where import FILTER_FIELDS, Condition, rows_that_fit, samples_that_fit
+from ullage.reports.fleet.where import FILTER_FIELDS, Condition, names_team, rows_that_fit, samples_that_fit, without_teams
 from ullage.store.rollups import RolledSums
 from ullage.sums.devices import within
 from ullage.sums.grouping import collapse
@@ -41,11 +42,17 @@ class JudgedFleet:
     devices: Rated
     existence: Existence
     window: tuple[int, int]
+    prices: PriceTable
 
     @cached_property
     def good(self) -> Rated:
         """The rows that are trusted."""
         return self.rated.take(self.trusted)
+
+    def in_columns(self, condition: Condition) -> Condition:
+        """Return a condition that asks for columns of samples alone: users and namespaces for teams."""
+        users, namespaces = (_names_of(self.rated)[name] for name in ("user", "namespace"))
+        return without_teams(condition, users, namespaces, self.prices.team_of) if names_team(condition) else condition
 
     @property
     def believed_samples(self) -> Any:
@@ -78,16 +85,20 @@ def judged_fleet(samples: Any, question: FleetRequest, notes: list[str], rolled:
         trusted = believed_rows(rated, verdicts)
     good = rated.take(trusted)
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
-    return JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, window)
+    return JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, window, question.price_table)
 
 
 def part_of_fleet(whole: JudgedFleet, condition: Condition) -> JudgedFleet:
     """Return a part of a fleet, judged as the whole is: its rows are the whole's. Raises UllageError where there are none."""
-    chosen = _chosen(whole.rated, condition)
+    plain = whole.in_columns(condition)
+    chosen = rows_that_fit(plain, whole.rated.sums)
+    if not chosen.any():
+        problem = f"no sample of this fleet fits --where '{harmless(str(condition), 300)}'"
+        raise UllageError(problem, "see the names with --by user, host, model")
     rated = whole.rated.take(chosen)
     return replace(
         whole,
-        samples=samples_that_fit(condition, whole.samples, _names_of(whole.rated)),
+        samples=samples_that_fit(plain, whole.samples, _names_of(whole.rated)),
         rolled=None,
         rated=rated,
         trusted=whole.trusted[chosen],
@@ -172,16 +183,6 @@ def _window(sums: pa.Table, question: FleetRequest) -> tuple[int, int]:
 def _observed(sums: pa.Table) -> float:
     """Return the GPU-hours that sums speak of, before anything is known of the GPUs."""
     return gpu_hours(rate(sums))
-
-
-def _chosen(rated: Rated, where: Condition) -> Mask:
-    """Return which rows are of the part that is asked about; raises UllageError where none is."""
-    chosen = rows_that_fit(where, rated.sums)
-    if not chosen.any():
-        raise UllageError(
-            f"no sample of this fleet fits --where '{harmless(str(where), 300)}'", "see the names with --by user, host, model"
-        )
-    return chosen
 
 
 def _names_of(rated: Rated) -> dict[str, list[str | None]]:

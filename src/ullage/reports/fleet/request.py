@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 GROUPINGS = (*KEYS, "team")  # of teams a file of prices tells
+_TEAMS = 'name a file with --prices that has [teams.NAME] with users = ["ann", "bob"]'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +100,15 @@ class FleetRequest(GpuAssumptions, Window):
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
+        from ullage.reports.fleet.where import names_team
+
         if self.by is not None and self.by not in GROUPINGS:
             raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, GROUPINGS, "ullage fleet --help"))
         super().__post_init__()
         if self.by == "team" and not self.price_table.teams:
-            raise UllageError("no team is known to group by", 'name a file with --prices that has [teams.NAME] with users = ["ann", "bob"]')
-        self.condition()
+            raise UllageError("no team is known to group by", _TEAMS)
+        if names_team(self.condition()) and not self.price_table.teams:
+            raise UllageError("no team is known to choose by", _TEAMS)
 
     def condition(self) -> Condition | None:
         """Return which part of the fleet is asked about; None: all of it. Raises UllageError for what can't be read."""

@@ -5,7 +5,7 @@
     one        = FIELD = VALUE | FIELD != VALUE | "not" one | ( condition )
 
 A value is a word, or anything in quotes; `*` in a word stands for any characters, and '' for no name. Of what several jobs share any
-of the names counts. A condition is asked of rows of sums and of samples alike.
+of the names counts; a team is that of the user, else of the namespace. A condition is asked of rows of sums and of samples alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,10 @@ from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.gpus.chip import find
 from ullage.job_names import plain_name, separate_names
 
-FILTER_FIELDS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "mig")
+FILTER_FIELDS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "mig")  # columns of samples
+TEAM = "team"  # which a file of prices tells by user and namespace
 LONGEST, DEEPEST = 4000, 40  # characters of a condition, and parentheses in one another
-SYNTAX = "write --where 'user=ann and (model=H100 or host=\"node-1*\")'; fields are " + ", ".join(FILTER_FIELDS)
+SYNTAX = "write --where 'user=ann and (model=H100 or host=\"node-1*\")'; fields are " + ", ".join((*FILTER_FIELDS, TEAM))
 
 Mask = npt.NDArray[np.bool_]
 _TOKEN = re.compile(r"\s*(?:(?P<sign>!=|=|\(|\))|'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<word>[^\s()=!'\"]+))")
@@ -54,18 +55,31 @@ class FieldTest:
 
 
 @dataclass(frozen=True)
+class NameTest:
+    """Whether a column has one of some names; None: it says nothing."""
+
+    field: str
+    names: frozenset[str | None]
+
+    def fits(self, name: str | None) -> bool:
+        """Return whether what a row says of the field is one of the names."""
+        return name in self.names
+
+
+@dataclass(frozen=True)
 class FleetFilter:
     """Conditions put together: `sort` is "and", "or" or "not"."""
 
     sort: str
-    parts: tuple[FleetFilter | FieldTest, ...]
+    parts: tuple[FleetFilter | FieldTest | NameTest, ...]
 
     def __str__(self) -> str:
         words = [f"({part})" if isinstance(part, FleetFilter) and len(self.parts) > 1 else str(part) for part in self.parts]
         return f"not ({words[0]})" if self.sort == "not" else f" {self.sort} ".join(words)
 
 
-Condition = FleetFilter | FieldTest
+Condition = FleetFilter | FieldTest | NameTest
+TeamOf = Callable[[str | None, str | None], str | None]  # of a user and a namespace
 
 
 def fleet_filter(
@@ -84,10 +98,30 @@ def fleet_filter(
     return parts[0] if len(parts) == 1 else FleetFilter("and", tuple(parts)) if parts else None
 
 
+def names_team(condition: Condition | None) -> bool:
+    """Return whether a condition asks for a team."""
+    if isinstance(condition, FleetFilter):
+        return any(names_team(part) for part in condition.parts)
+    return condition is not None and condition.field == TEAM
+
+
+def without_teams(condition: Condition, users: Iterable[str | None], namespaces: Iterable[str | None], team_of: TeamOf) -> Condition:
+    """Return a condition that names users and namespaces in place of teams; `users` and `namespaces` are all that there are."""
+    if isinstance(condition, FleetFilter):
+        return replace(condition, parts=tuple(without_teams(part, users, namespaces, team_of) for part in condition.parts))
+    if condition.field != TEAM:
+        return condition
+    teams = {user: team_of(user, None) for user in users}
+    own = NameTest("user", frozenset(user for user, team in teams.items() if team is not None and condition.fits(team)))
+    others = NameTest("user", frozenset(user for user, team in teams.items() if team is None))
+    theirs = NameTest("namespace", frozenset(name for name in namespaces if condition.fits(team_of(None, name))))
+    return FleetFilter("or", (own, FleetFilter("and", (others, theirs))))
+
+
 def rows_that_fit(condition: Condition, rows: pa.Table) -> Mask:
     """Return which rows of a table of sums fit a condition; each name is looked at once."""
 
-    def test(one: FieldTest) -> Mask:
+    def test(one: FieldTest | NameTest) -> Mask:
         column = rows[one.field].cast(pa.string()).combine_chunks()
         found = pc.dictionary_encode(column, null_encoding="encode")
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -102,7 +136,7 @@ def rows_that_fit(condition: Condition, rows: pa.Table) -> Mask:
 def samples_that_fit(condition: Condition, samples: Any, names: Mapping[str, Iterable[str | None]]) -> Any:
     """Return the samples (an Ibis table) that fit a condition; `names` has all values of each field."""
 
-    def test(one: FieldTest) -> Any:
+    def test(one: FieldTest | NameTest) -> Any:
         fitting = sorted({name for name in names[one.field] if name is not None and one.fits(name)})
         column = samples[one.field]
         found = column.isin(fitting).fill_null(False) if fitting else column.isnull() & column.notnull()
@@ -113,12 +147,12 @@ def samples_that_fit(condition: Condition, samples: Any, names: Mapping[str, Ite
 
 def _evaluated(
     condition: Condition,
-    test: Callable[[FieldTest], Any],
+    test: Callable[[FieldTest | NameTest], Any],
     both: Callable[[Any, Any], Any],
     either: Callable[[Any, Any], Any],
     other: Callable[[Any], Any],
 ) -> Any:
-    if isinstance(condition, FieldTest):
+    if not isinstance(condition, FleetFilter):
         return test(condition)
     first, *rest = (_evaluated(part, test, both, either, other) for part in condition.parts)
     if condition.sort == "not":
@@ -226,9 +260,9 @@ def _one(tokens: _Tokens) -> Condition:
         return found
     if sort != "word":
         raise tokens.error("ends where a field should be" if sort == "end" else "has no field where one should be", place)
-    if word not in FILTER_FIELDS:
+    if word not in (*FILTER_FIELDS, TEAM):
         error = tokens.error(f"has no field '{harmless(word, 40)}'", place)
-        raise UllageError(error.problem, did_you_mean(word, FILTER_FIELDS, "ullage fleet --help"))
+        raise UllageError(error.problem, did_you_mean(word, (*FILTER_FIELDS, TEAM), "ullage fleet --help"))
     return _compared(tokens, word)
 
 
