@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -134,6 +135,7 @@ def precision_named(word: str) -> str | None:
     return None
 
 
+@lru_cache(4096)  # each row asks for its name twice or thrice, and each time is a search among all GPUs
 def known(name: str) -> bool:
     """Return whether a name is that of one or several known GPUs."""
     try:
