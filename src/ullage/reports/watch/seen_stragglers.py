@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.reports.fleet.groups import in_slices
-from ullage.reports.watch.slow_devices import JobReadings, SlowSpell, slow_devices, window_numbers
+from ullage.reports.watch.device_peers import JobReadings
+from ullage.reports.watch.slow_devices import SlowSpell, slow_devices, window_numbers
 
 Device = tuple[str | None, str, str | None]  # host, GPU, MIG instance
 TOGETHER = 2  # windows within which devices of one host are found that are one straggler

@@ -9,58 +9,44 @@ ranks do as much work as before, each in a longer step. So a slow device shows i
 - `link`: it counts NVLink replays, and the job does less work.
 
 Who has more to do (longer sequences, popular experts) does more, and is none. What differs from the start (stages, boards of another model)
-is each device's own level; it counts only where it lasts, without a pause, and nothing else explains it.
+is each device's own level; it counts only where it lasts, and nothing else explains it. Pauses of the job say nothing and are left out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from ullage.reports.watch.device_peers import RESTING, BesidePeers, JobReadings, beside_peers
+from ullage.reports.watch.job_pauses import Array, Flags, averaged, job_pauses, middle
 
 LEAST_SECONDS = 10  # over which readings are averaged: shorter than a few steps they show which part of a step was met
-LONG_SECONDS = 30  # a pause is not over before twice this, and what lasts is looked at so far apart
+LONG_SECONDS = 30  # what lasts is looked at so far apart; rests of all count for twice this
 PAST = 40  # windows of its past beside which a device is judged,
 LEAST_PAST = 5  # at least so many
 LATELY = 10  # windows beside which a job's work is judged: it may change for good
 WAITING = 0.9  # of engine activity: who waits for another is busy with it
+WAITING_AT_FIRST = 0.96  # where there is no past: nobody is still on its way up
 LOWER_CLOCK = 0.10  # log; ranks that wait clock 8 % higher than those that compute
 MORE_CYCLES = 0.05  # log of tensor activity beside the others: a clock lower by a tenth, over half a window
 BUSIER = 0.08  # log of SM activity beside tensor activity
 EQUAL_WORK = 0.06  # log
-RESTING = 0.05  # of engine activity
-RESTING_BRIEFLY = 0.08  # where less than half a minute is averaged: a single stall is as much
+RESTING_BRIEFLY = 0.08  # where ten seconds are averaged
 BEGUN = {"clock": 0.9, "busy": 0.3, "late": 0.3, "link": 0.3}  # of these in the window before: a part of it, where a fault begins inside
+AT_ONCE = {"clock": 3.0, "busy": 2.5, "late": np.inf, "link": 1.0}  # where one window is enough; a rank may rest once for as long
 NOISES = 4.0  # times the usual deviation of what a device shows
 NO_REST = 0.03  # of engine or SM activity: less than any rest that counts
+OUTSTANDING = 1.5  # times the rests of the others: with a slow disk all rest, one after the other
 LEAST_NOISE = 0.004
 LESS_WORK = 0.04  # log: what a straggler takes from its job's work at least
 PAUSE = 0.45  # of a job's usual work: below it does something else
 FROM_START = 6  # windows in which a device must differ where it did so from the start
-FEW_HOSTS = 4
-FEW_DEVICES = 64
-LEAST_SIBLINGS = 3
 MOST_VALUES = 4_000_000  # looked at in one go: 32 MB
 GONE = 4  # windows without it after which it is over: a slow device may look like the others for a moment
-
-
-@dataclass(frozen=True)
-class JobReadings:
-    """What the devices of a job showed, window by window (window, device), NaN where nothing: activities, clock, replays since the last."""
-
-    times: npt.NDArray[np.int64]
-    tensor: Array
-    sm: Array
-    engine: Array
-    clock: Array
-    replays: Array
-    hosts: tuple[str | None, ...]
-    models: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -73,18 +59,6 @@ class SlowSpell:
     end: int | None
     sign: str
     longer: float
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """Each device beside the others of its model, as logs (window, device); the engine as a difference, and how the others' rests."""
-
-    tensor: Array
-    clock: Array
-    busy: Array
-    engine: Array
-    others_engine: Array
-    apart: Flags  # whose engine works for longer than those of most others of its host
 
 
 def window_numbers(times: npt.NDArray[np.int64], devices: npt.NDArray[np.int64], window_ms: int) -> npt.NDArray[np.int64]:
@@ -106,87 +80,14 @@ def slow_devices(readings: JobReadings, window_seconds: float) -> list[SlowSpell
     width = max(1, round(LEAST_SECONDS / window_seconds))
     if devices < 2 or count < 2 * width:
         return []
-    smooth = {name: _averaged(getattr(readings, name), width) for name in ("tensor", "sm", "engine", "clock", "replays")}
+    paused = job_pauses(readings.engine, readings.tensor, width)
+    names = ("tensor", "sm", "engine", "clock", "replays")
+    smooth = {name: averaged(np.where(paused, np.nan, getattr(readings, name)), width) for name in names}
     with np.errstate(invalid="ignore", divide="ignore"):
-        beside = _beside(readings, smooth)
-        signs = _signs(beside, smooth, _middle(smooth["tensor"] * smooth["clock"]), width, max(width, round(LONG_SECONDS / window_seconds)))
-        spells = _spells(signs, width)
+        beside = beside_peers(readings, smooth, width)
+        shown = _job_levels(beside, smooth, width, max(width, round(LONG_SECONDS / window_seconds)))
+        spells = _spells(_signs(shown, smooth["replays"]), width)
     return sorted(spells, key=lambda one: one.found)
-
-
-def _averaged(values: Array, width: int) -> Array:
-    """Return the mean of the last `width` windows at each, without those that are missing."""
-    if width == 1:
-        return values
-    known = ~np.isnan(values)
-    sums = np.cumsum(np.where(known, values, 0), axis=0)
-    counts = np.cumsum(known, axis=0).astype(float)
-    sums[width:], counts[width:] = sums[width:] - sums[:-width], counts[width:] - counts[:-width]
-    return np.where(counts >= 0.6 * width, sums / np.maximum(counts, 1), np.nan)
-
-
-def _beside(readings: JobReadings, smooth: dict[str, Array]) -> _Beside:
-    tensor, clock, sm, engine = (smooth[name] for name in ("tensor", "clock", "sm", "engine"))
-    others = _Others(readings)
-    log_tensor = np.log(tensor / others.middle(tensor))
-    others_engine = others.middle(engine)
-    return _Beside(
-        log_tensor,
-        np.log(clock / others.middle(clock)),
-        np.log(sm / others.middle(sm)) - log_tensor,
-        engine - others_engine,
-        others_engine,
-        others.apart(engine),
-    )
-
-
-class _Others:
-    """With whom each device is compared: devices of its model, on other hosts where there are enough, else on its own."""
-
-    def __init__(self, readings: JobReadings) -> None:
-        hosts, models = np.array(readings.hosts, object), np.array(readings.models, object)
-        few = len(set(hosts)) <= FEW_HOSTS  # of many hosts one more or less moves no median
-        groups: dict[tuple[str | None, str | None, int | None], list[int]] = {}
-        for device, (host, model) in enumerate(zip(readings.hosts, readings.models, strict=True)):
-            single = few and not np.any((models == model) & (hosts != host)) and np.count_nonzero(models == model) <= FEW_DEVICES
-            key = (model, host if few else None, device if single else None)
-            groups.setdefault(key, []).append(device)
-        self.groups: list[tuple[list[int], npt.NDArray[np.int64]]] = []
-        for (model, host, alone), members in groups.items():
-            alike = models == model
-            if alone is not None:
-                alike[alone] = False
-            elif few and np.any(alike & (hosts != host)):
-                alike &= hosts != host
-            self.groups.append((members, np.flatnonzero(alike)))
-
-        self.hosts = hosts
-
-    def apart(self, engine: Array) -> Flags:
-        """Return whose engine works for longer than those of the others of its host, of which there must be three."""
-        apart = np.zeros(engine.shape, bool)
-        for device, host in enumerate(self.hosts):
-            siblings = np.flatnonzero(self.hosts == host)
-            siblings = siblings[siblings != device]
-            if host is not None and LEAST_SIBLINGS <= len(siblings) <= FEW_DEVICES:
-                apart[:, device] = engine[:, device] - _middle(engine[:, siblings]) > RESTING
-        return apart
-
-    def middle(self, values: Array) -> Array:
-        found = np.full_like(values, np.nan)
-        for members, others in self.groups:
-            if len(others):
-                found[:, members] = _middle(values[:, others])[:, None]
-        return found
-
-
-def _middle(values: Array) -> Array:
-    """Return the median over devices without those that are missing; NaN where all are."""
-    known = np.sort(values, axis=1)  # NaN last
-    counts = (~np.isnan(known)).sum(axis=1)
-    rows = np.arange(len(known))
-    low, high = np.maximum((counts - 1) // 2, 0), np.maximum(counts // 2, 0)
-    return np.asarray(np.where(counts > 0, (known[rows, low] + known[rows, np.minimum(high, known.shape[1] - 1)]) / 2, np.nan))
 
 
 def _past(values: Array, width: int, windows: int = PAST) -> tuple[Array, Array]:
@@ -209,7 +110,7 @@ def _past(values: Array, width: int, windows: int = PAST) -> tuple[Array, Array]
 def _middle_of_second(values: Array) -> Array:
     shape = values.shape
     flat = np.moveaxis(values, 1, -1).reshape(-1, shape[1])
-    return _middle(flat).reshape(shape[0], *shape[2:])
+    return middle(flat).reshape(shape[0], *shape[2:])
 
 
 @dataclass(frozen=True)
@@ -249,7 +150,7 @@ def _job_work(work: Array, width: int) -> _JobWork:
     change, lately = (np.log(work[:, None] / _past(worked, width, windows)[0]) for windows in (PAST, LATELY))
     lately = np.where(np.isnan(lately), change, lately)
     training = lately > np.log(PAUSE)
-    return _JobWork(trains, training & _before(training, width), change, np.minimum(change, lately))
+    return _JobWork(trains, training, change, np.minimum(change, lately))
 
 
 class _Level:
@@ -261,27 +162,60 @@ class _Level:
         self.noise = np.maximum(noise, LEAST_NOISE)
         self.over = values - self.usual
         self.lowest, self.highest = _lasting(values, long)
+        earlier = np.full_like(values, np.nan)
+        earlier[_half(width) :] = values[: -_half(width)]
+        # of the last two where there is no past
+        self.new_lowest, self.new_highest = (np.where(np.isnan(self.usual), of(values, earlier), np.nan) for of in (np.minimum, np.maximum))
 
     def excess(self, lasting: Flags) -> Array:
         """Return what is beyond the usual level, or beyond the others where there is none, or it has lasted."""
         return np.where(lasting | np.isnan(self.over), self.values, self.over)
 
 
-def _signs(beside: _Beside, smooth: dict[str, Array], work: Array, width: int, long: int) -> dict[str, _Sign]:
-    job = _job_work(work, width)
-    tensor, clock, busy, engine = (
-        _Level(values, job.trains, width, long) for values in (beside.tensor, beside.clock, beside.busy, beside.engine)
+@dataclass(frozen=True)
+class _JobLevels:
+    """What the devices of a job show: each measure beside the others and beside its own past; over windows averaged `width` at a time."""
+
+    job: _JobWork
+    tensor: _Level
+    clock: _Level
+    busy: _Level
+    engine: _Level
+    others_engine: _Level
+    sm: _Level
+    beside: BesidePeers
+    width: int
+    long: int
+
+    @property
+    def waiting(self) -> Flags:
+        return np.asarray(self.others_engine.values > WAITING)
+
+
+def _job_levels(beside: BesidePeers, smooth: dict[str, Array], width: int, long: int) -> _JobLevels:
+    job = _job_work(middle(smooth["tensor"] * smooth["clock"]), width)
+    level = partial(_Level, trains=job.trains, width=width, long=long)
+    return _JobLevels(
+        job=job,
+        tensor=level(beside.tensor),
+        clock=level(beside.clock),
+        busy=level(beside.busy),
+        engine=level(beside.engine),
+        others_engine=level(beside.others_engine),
+        sm=level(np.log(smooth["sm"])),
+        beside=beside,
+        width=width,
+        long=long,
     )
-    waiting = beside.others_engine > WAITING
-    return {
-        "clock": _clock_sign(job, tensor, clock, waiting & _before(waiting, width), waiting),
-        "busy": _busy_sign(job, tensor, clock, busy, (engine, beside.apart), _Level(np.log(smooth["sm"]), job.trains, width, long)),
-        "late": _late_sign(job, tensor, engine, _Level(beside.others_engine, job.trains, width, long), waiting, (width, long)),
-        "link": _link_sign(job, smooth["replays"]),
-    }
 
 
-def _clock_sign(job: _JobWork, tensor: _Level, clock: _Level, waited: Flags, waiting: Flags) -> _Sign:
+def _signs(shown: _JobLevels, replays: Array) -> dict[str, _Sign]:
+    return {"clock": _clock_sign(shown), "busy": _busy_sign(shown), "late": _late_sign(shown), "link": _link_sign(shown.job, replays)}
+
+
+def _clock_sign(shown: _JobLevels) -> _Sign:
+    job, tensor, clock = shown.job, shown.tensor, shown.clock
+    waited = shown.waiting & _before(shown.waiting, _half(shown.width))
     # in a job that has just begun: boards of one model have one clock
     new = np.isnan(clock.usual)
     unlike = new & waited & (clock.values < -1.5 * LOWER_CLOCK) & (tensor.values > MORE_CYCLES)
@@ -289,44 +223,49 @@ def _clock_sign(job: _JobWork, tensor: _Level, clock: _Level, waited: Flags, wai
     # as many cycles of fewer: with more than that it has more work; a reading of a clock that differs a lot needs no such care
     surplus = LOWER_CLOCK + 2 * np.maximum(0, -clock.over - 1.5 * LOWER_CLOCK)
     fewer = (tensor.over > MORE_CYCLES) & (tensor.over + clock.over < surplus) & (clock.values < -0.9 * LOWER_CLOCK)
+    far = -clock.over > 3 * LOWER_CLOCK  # and busy at such a clock: nothing else is so slow
+    fewer |= far & (clock.values < -2 * LOWER_CLOCK) & waited & (shown.engine.values > -NO_REST)
     sure = np.maximum(tensor.over / tensor.noise, -clock.over / clock.noise) >= NOISES
+    changed = sure & job.training & ((job.least < LESS_WORK) | far) & fewer & (shown.waiting | (-clock.over > 1.5 * LOWER_CLOCK))
     lasting = (clock.highest < -LOWER_CLOCK) & (tensor.lowest > MORE_CYCLES)
     lasting &= tensor.highest + tensor.lowest + clock.highest + clock.lowest < 2 * LOWER_CLOCK
-    return _Sign(
-        -clock.values / LOWER_CLOCK,
-        np.where(new, 0, -clock.usual / LOWER_CLOCK),
-        (sure & job.training & (job.least < LESS_WORK) & fewer & (waiting | (-clock.over > 1.5 * LOWER_CLOCK))) | unlike,
-        lasting,
-        np.exp(tensor.excess(lasting)),
-    )
+    usual = np.where(new, 0, -clock.usual / LOWER_CLOCK)
+    return _Sign(-clock.values / LOWER_CLOCK, usual, changed | unlike, lasting, np.exp(tensor.excess(lasting)))
 
 
-def _busy_sign(job: _JobWork, tensor: _Level, clock: _Level, busy: _Level, engines: tuple[_Level, Flags], sm: _Level) -> _Sign:
+def _busy_sign(shown: _JobLevels) -> _Sign:
     # who waits has less SM activity than before, and a little more beside its tensor activity; so has who waits for one that rests,
     # but so have its siblings
-    engine, apart = engines
+    tensor, busy, engine, apart = shown.tensor, shown.busy, shown.engine, shown.beside.apart
     equal = (tensor.over > -_slack(tensor)) & (tensor.over < _slack(tensor) + 0.5 * busy.over)
-    beyond = (busy.values > 0) & (clock.values < LOWER_CLOCK)
-    told = (busy.over >= NOISES * busy.noise) & job.slower & equal & beyond & ((engine.over < NO_REST) | apart) & (sm.over > -NO_REST)
+    beyond = (busy.values > 0) & (shown.clock.values < LOWER_CLOCK) & (shown.sm.over > -NO_REST)
+    changed = (busy.over >= NOISES * busy.noise) & shown.job.slower & equal & beyond & ((engine.over < NO_REST) | apart)
     lasting = (busy.lowest > BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | apart)
-    return _Sign(busy.values / BUSIER, busy.usual / BUSIER, told, lasting, np.exp(busy.excess(lasting)))
+    lasting |= (busy.new_lowest > 2 * BUSIER) & _new_level(tensor) & ((engine.new_lowest < NO_REST) | apart)
+    return _Sign(busy.values / BUSIER, busy.usual / BUSIER, changed, lasting, np.exp(busy.excess(lasting)))
 
 
-def _late_sign(job: _JobWork, tensor: _Level, engine: _Level, others: _Level, waiting: Flags, widths: tuple[int, int]) -> _Sign:
-    # in a pause all rest, one after the other; who rests because it has less to do does less by all of its rest
-    no_pause = others.over > -NO_REST
-    no_pause = _in_all(no_pause, 2 * widths[1] + 1)
-    least = RESTING if widths[0] == widths[1] else RESTING_BRIEFLY
+def _late_sign(shown: _JobLevels) -> _Sign:
+    tensor, engine, beside = shown.tensor, shown.engine, shown.beside
+    least = RESTING if shown.width == 1 else RESTING_BRIEFLY
+    # who rests because it has less to do does less by all of its rest
     no_less = np.isfinite(tensor.over) & (tensor.over > 0.4 * np.log1p(np.clip(engine.over, -0.95, 0)) + 0.02 - _slack(tensor))
-    sure = (-engine.over >= NOISES * engine.noise) & (engine.values < -least)
-    lasting = (engine.highest < -RESTING) & _level(tensor) & (others.lowest > WAITING)
-    return _Sign(
-        -engine.values / least,
-        -engine.usual / least,
-        sure & job.slower & waiting & no_pause & no_less,
-        lasting,
-        1 / (1 + np.clip(engine.excess(lasting), -0.95, 0)),
-    )
+    sure = (-engine.over >= np.maximum(NOISES * engine.noise, OUTSTANDING * beside.others_rest)) & (engine.values < -least)
+    changed = sure & shown.job.slower & shown.waiting & no_less & _no_common_rest(shown)
+    lasting = (engine.highest < -RESTING) & _level(tensor) & (shown.others_engine.lowest > WAITING)
+    begins = (shown.others_engine.new_lowest > WAITING_AT_FIRST) & _new_level(tensor) & (beside.of_host < -RESTING)
+    lasting |= begins & (-engine.new_highest > np.maximum(2 * RESTING, OUTSTANDING * beside.others_rest))
+    longer = 1 / (1 + np.clip(engine.excess(lasting), -0.95, 0))
+    return _Sign(-engine.values / least, -engine.usual / least, changed & beside.recurs, lasting & beside.recurs, longer)
+
+
+def _no_common_rest(shown: _JobLevels) -> Flags:
+    """Return where the others do not rest too, as all do in a pause; hosts that are read later show it in a later window."""
+    rests = shown.others_engine.over <= -NO_REST
+    common = ~_in_all(~rests, 2 if shown.width == 1 else 2 * shown.long)
+    known = ~rests & ~np.isnan(shown.engine.values)
+    twice = _before(np.where(known, -shown.engine.over, 0), shown.width) > RESTING
+    return np.asarray(~common & _in_all(known, 2) & ((shown.beside.of_host < -RESTING) | (shown.width > 1) | twice))
 
 
 def _link_sign(job: _JobWork, replays: Array) -> _Sign:
@@ -342,6 +281,10 @@ def _slack(tensor: _Level) -> Array:
 
 def _level(tensor: _Level) -> Flags:
     return np.asarray(np.abs(tensor.lowest + tensor.highest) < EQUAL_WORK)
+
+
+def _new_level(tensor: _Level) -> Flags:
+    return np.asarray(np.abs(tensor.new_lowest + tensor.new_highest) < 2 * EQUAL_WORK)
 
 
 def _in_all(flags: Flags, count: int) -> Flags:
@@ -360,6 +303,10 @@ def _lasting(values: Array, width: int) -> tuple[Array, Array]:
     return np.where(unknown, np.nan, last[:, 1]), np.where(unknown, np.nan, last[:, -2])
 
 
+def _half(width: int) -> int:
+    return max(1, width // 2)
+
+
 def _before(values: Any, width: int) -> Any:
     earlier = np.empty_like(values)
     earlier[:width], earlier[width:] = values[:width], values[:-width]
@@ -370,7 +317,8 @@ def _spells(signs: dict[str, _Sign], width: int) -> list[SlowSpell]:
     spells = []
     for name, sign in signs.items():
         over = sign.values - sign.usual
-        told = (over >= 1) & sign.told & (_before(over, max(1, width // (2 if name == "late" else 3))) > BEGUN[name]) | sign.lasting
+        begun = _before(over, max(1, width // (2 if name == "late" else 3))) > BEGUN[name]
+        told = (over >= 1) & sign.told & (begun | (over >= AT_ONCE[name])) | sign.lasting
         for device in np.flatnonzero(told.any(axis=0)):
             spells += _spells_of_device(name, sign, told[:, device], int(device), width)
     return spells

@@ -1,0 +1,98 @@
+"""Slow devices second by second: what a pause hides and does not, and who rests once, in each step, or with all the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ullage.reports.watch.device_peers import JobReadings
+from ullage.reports.watch.job_pauses import QUIET, RESTS, job_pauses
+from ullage.reports.watch.slow_devices import SlowSpell, slow_devices
+
+SECONDS, GPUS, LATE = 200, 4, 3
+BEGINS = 120  # the second from which something happens
+
+
+def healthy(gpus: int = GPUS) -> JobReadings:
+    """Return a job on one host, read each second: steps of 2 s, all of them compute."""
+    shape = (SECONDS, gpus)
+    full = {"tensor": 0.5, "sm": 0.8, "engine": 0.99, "clock": 1.4e9, "replays": 0.0}
+    times = 1000 * np.arange(SECONDS, dtype=np.int64)
+    return JobReadings(
+        times=times, hosts=("node",) * gpus, models=("H100",) * gpus, **{name: np.full(shape, value) for name, value in full.items()}
+    )
+
+
+def paused(readings: JobReadings, first: int, last: int, gpus: slice = slice(None)) -> JobReadings:
+    """Return readings in which GPUs do nothing from a second to another; the others wait for them."""
+    changed = {name: getattr(readings, name).copy() for name in ("tensor", "sm", "engine")}
+    changed["tensor"][first:last] = 0
+    changed["sm"][first:last] = 0.14
+    for name in ("sm", "engine"):
+        changed[name][first:last, gpus] = 0
+    return replace(readings, **changed)
+
+
+def resting(readings: JobReadings, gpu: int, seconds: list[int]) -> JobReadings:
+    """Return readings in which a GPU comes late in some seconds: it rests for most of them and of half of the next, the others wait."""
+    engine, tensor = readings.engine.copy(), readings.tensor.copy()
+    for second in seconds:
+        tensor[second] = 0
+        tensor[second + 1] *= 0.5
+        engine[second, gpu], engine[second + 1, gpu] = 0.15, 0.5
+    return replace(readings, engine=engine, tensor=tensor)
+
+
+def spells(readings: JobReadings) -> list[SlowSpell]:
+    return slow_devices(readings, 1.0)
+
+
+def test_who_comes_late_in_each_step_is_found_within_15_seconds() -> None:
+    (one,) = spells(resting(healthy(), LATE, list(range(BEGINS, SECONDS - 1, 4))))
+    assert (one.device, one.sign) == (LATE, "late")
+    assert one.found <= BEGINS + 15
+
+
+def test_a_checkpoint_just_before_hides_no_late_gpu() -> None:
+    readings = paused(healthy(), BEGINS - 20, BEGINS)
+    (one,) = spells(resting(readings, LATE, list(range(BEGINS, SECONDS - 1, 4))))
+    assert one.device == LATE
+    assert one.found <= BEGINS + 15
+
+
+def test_a_single_long_rest_is_none() -> None:
+    assert spells(paused(healthy(), BEGINS, BEGINS + 4, slice(LATE, LATE + 1))) == []
+
+
+def test_who_writes_a_checkpoint_for_longer_than_the_others_is_none() -> None:
+    assert spells(paused(paused(healthy(), BEGINS - 20, BEGINS), BEGINS, BEGINS + 20, slice(LATE, LATE + 1))) == []
+
+
+def test_two_that_rest_in_turn_as_with_a_slow_disk_are_none() -> None:
+    turns = resting(healthy(), 2, list(range(BEGINS, SECONDS - 1, 12)))
+    assert spells(resting(turns, LATE, list(range(BEGINS + 6, SECONDS - 1, 12)))) == []
+
+
+@pytest.mark.parametrize(("activity", "pauses"), [(RESTS - 0.01, True), (RESTS + 0.01, False)])
+def test_a_job_pauses_where_most_devices_rest_for_longer_than_they_work(activity: float, pauses: bool) -> None:
+    engine, tensor = np.full((9, 3), 0.99), np.full((9, 3), 0.5)
+    engine[4, :2] = activity
+    # the second before and after hold the edges of the pause
+    assert job_pauses(engine, tensor, 10)[:, 2].tolist() == [False] * 3 + [pauses] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize(("activity", "pauses"), [(QUIET - 0.01, True), (QUIET + 0.01, False)])
+def test_one_that_rests_in_nearly_all_of_half_a_minute_pauses(activity: float, pauses: bool) -> None:
+    engine, tensor = np.full((9, 3), 0.99), np.full((9, 3), 0.5)
+    engine[4, 0] = activity
+    assert job_pauses(engine, tensor, 1)[4].tolist() == [pauses, False, False]
+
+
+def test_a_device_pauses_until_it_works_itself() -> None:
+    engine, tensor = np.full((9, 3), 0.99), np.full((9, 3), 0.5)
+    engine[2:4], tensor[2:4] = 0, 0
+    tensor[4:6, 0] = 0
+    assert job_pauses(engine, tensor, 1)[:, 0].tolist() == [False] * 2 + [True] * 4 + [False] * 3
+    assert job_pauses(engine, tensor, 1)[:, 1].tolist() == [False] * 2 + [True] * 2 + [False] * 5
