@@ -44,11 +44,11 @@ def _public_words(words: Iterable[str]) -> Iterator[str]:
             hidden = word.casefold() in _SCHEMES
             yield HIDDEN
         else:
-            hidden = _announces(word)
+            hidden = _is_before_secret(word)
             yield _public_word(word)
 
 
-def _announces(word: str) -> bool:
+def _is_before_secret(word: str) -> bool:
     """Return whether the next word is secret: after `--token`, `TOKEN=`, `Authorization:`."""
     return _is_secret(word) and (word[-1] in "=:" or (word[0] == "-" and not _SIGN.search(word)))
 

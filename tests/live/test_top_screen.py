@@ -375,7 +375,7 @@ def test_what_a_driver_told_of_processes_and_errors_before_is_said_to_be_old():
     first, second, third = machine.course
     assert [device.age("processes") for device in machine.course] == [None, None, None]
     for device, processes, errors in ((first, 0, 14_000), (second, 3_000, 0), (third, 5_000, 0)):
-        device.asked |= {"processes": device.time - processes, "errors": device.time - errors}
+        device.answer_times |= {"processes": device.time - processes, "errors": device.time - errors}
     notes = record(machine)["notes"]
     assert "the processes of GPU 1, 2 are up to 5 s old: the driver tells nothing newer" in notes
     assert "the errors of GPU 0 are up to 14 s old: the driver tells nothing newer" in notes

@@ -87,8 +87,8 @@ def overlapped_mean(readings: Sequence[OfuReading], spans: Sequence[Span]) -> fl
         return None
     part = covered = 0.0
     first = 0
-    since = bisect_right(readings, spans[0][0], key=_end)
-    until = bisect_left(readings, spans[-1][1], lo=since, key=_end) + 1
+    since = bisect_right(readings, spans[0][0], key=_end_time)
+    until = bisect_left(readings, spans[-1][1], lo=since, key=_end_time) + 1
     for reading in islice(readings, since, until):
         start = reading.end - reading.length
         while first < len(spans) and spans[first][1] <= start:
@@ -152,7 +152,7 @@ def _warn_of_clock(device: Watched, notes: Notes) -> None:
         notes.say("clock", device.chip.clock_warning)
 
 
-def _end(reading: OfuReading) -> float:
+def _end_time(reading: OfuReading) -> float:
     return reading.end
 
 

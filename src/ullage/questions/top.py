@@ -161,9 +161,9 @@ class _Looks:
         self.processes = self._facts.gpu_processes({key: told.value for key, told in processes.items()}, time.monotonic())
         for key, device in shown.items():
             if (told := processes.get(key)) is not None:
-                device.asked["processes"] = told.time
+                device.answer_times["processes"] = told.time
             if (errors := sampler.health.get(key)) is not None:
-                device.asked["errors"] = errors.time
+                device.answer_times["errors"] = errors.time
                 device.row.update(errors.value)
 
     def followed(self, stack: ExitStack, audience: Audience, keyboard: Keyboard) -> WatchedMachine:

@@ -279,10 +279,10 @@ def _key_line(machine: WatchedMachine, screen: TopScreen, width: int) -> str:
 
 
 def _notes(machine: WatchedMachine) -> list[str]:
-    return devices.notes(machine.course, [*_old(machine.course), *machine.notes])
+    return devices.notes(machine.course, [*_age_notes(machine.course), *machine.notes])
 
 
-def _old(course: Course) -> Iterator[str]:
+def _age_notes(course: Course) -> Iterator[str]:
     """Say which processes and errors are older than the reading beside which they stand."""
     for what in ("processes", "errors"):
         ages = {devices.named(device, course): age for device in course if (age := device.age(what))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from ullage.command_lines import public_command
@@ -36,6 +37,12 @@ class GpuProcess:
     host_memory: float | None = None
     running: float | None = None
     parents: tuple[tuple[int, str], ...] = ()
+
+
+@lru_cache(maxsize=4096)  # it is the same at every look
+def _shown_command(data: bytes) -> str:
+    """Return a command line as /proc has it, its words ended by zeros, as it may be shown."""
+    return public_command(data.rstrip(b"\0").decode(errors="replace").split("\0"))[:LONGEST_COMMAND]
 
 
 @dataclass
@@ -88,8 +95,7 @@ class ProcessFacts:
     def _command(self, pid: int) -> str | None:
         try:
             with (self.proc / str(pid) / "cmdline").open("rb") as file:
-                words = file.read(MOST_READ).rstrip(b"\0").decode(errors="replace").split("\0")
-            shown = public_command(words)[:LONGEST_COMMAND]
+                shown = _shown_command(file.read(MOST_READ))
             return shown or f"[{(self.proc / str(pid) / 'comm').read_text(errors='replace').strip()}]"
         except OSError:
             return None

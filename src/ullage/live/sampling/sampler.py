@@ -224,8 +224,8 @@ class Sampler:
         while not self._stop.wait(max(0.0, max(self._begin + turn * self.interval, last + machine.shortest) - time.monotonic())):
             last, moment = time.monotonic(), round(time.time() * 1000)
             batch = self._batch(kind, machine, moment)
-            processes = self._asked(kind, "processes", machine.device_processes) if self._with_processes else None
-            health = self._asked(kind, "errors", machine.health) if self._with_processes else None
+            processes = self._answer_or_none(kind, "processes", machine.device_processes) if self._with_processes else None
+            health = self._answer_or_none(kind, "errors", machine.health) if self._with_processes else None
             if self._told.qsize() < MOST_WAITING:
                 self._told.put(_Told(kind, turn=turn, time=moment, batch=batch, processes=processes, health=health))
             else:
@@ -242,7 +242,7 @@ class Sampler:
             self.problems.drop("readings that failed", where=f"{kind.name}: {harmless(repr(error), 160)}")
         return None
 
-    def _asked(self, kind: GpuReader, what: str, ask: Callable[[], T]) -> T | None:
+    def _answer_or_none(self, kind: GpuReader, what: str, ask: Callable[[], T]) -> T | None:
         """Return what a driver answers, None where it fails: the readings go on without it."""
         try:
             return ask()

@@ -47,7 +47,7 @@ class Watched:
 
     `row` is its last sample, in SI units; `ofu` is that of the time since the reading before, `method` how it was found;
     `course` holds its last readings as (time, the ms that it stands for, OFU), and `history`, where it is kept, what `HISTORIES` names at
-    the same times. `asked` is when its driver told last of its processes and of its errors, ms as `time`: empty where nobody asks.
+    the same times. `answer_times` is when its driver told last of its processes and of its errors, ms as `time`: empty where nobody asks.
     """
 
     gpu: str
@@ -66,7 +66,7 @@ class Watched:
     sm_cycles: float = 0.0
     course: deque[tuple[int, float, float | None]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     history: deque[tuple[float | None, ...]] | None = None
-    asked: dict[AskedApart, int] = field(default_factory=dict)
+    answer_times: dict[AskedApart, int] = field(default_factory=dict)
 
     def add(self, row: dict[str, Any], time: int, longest: float, first: float) -> None:
         """Take in a later row of this device; `first` is what the first one stands for."""
@@ -89,12 +89,12 @@ class Watched:
     def set_back(self, by: int) -> None:
         """Move all that is known to `by` ms earlier: the clock was set back."""
         self.time -= by
-        self.asked = {what: when - by for what, when in self.asked.items()}
+        self.answer_times = {what: when - by for what, when in self.answer_times.items()}
         self.course = deque(((when - by, span, ofu) for when, span, ofu in self.course), maxlen=REMEMBERED)
 
     def age(self, what: AskedApart) -> float | None:
         """Return how much older than the last reading the last answer about processes or errors is, in s; None where there was none."""
-        when = self.asked.get(what)
+        when = self.answer_times.get(what)
         return None if when is None else max(0, self.time - when) / 1000
 
     def _count(self, before: Mapping[str, Any], row: Mapping[str, Any], span: float) -> float | None:
