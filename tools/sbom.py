@@ -43,7 +43,7 @@ def bill_of_materials(wheel: Path) -> dict[str, Any]:
     required, graph = closure(one for one in needs if one.marker is None or one.marker.evaluate({"extra": ""}))
     extras = sorted({folded(one.name) for one in needs} - {*required})
     own = _package(folded(str(told["Name"])), str(told["Version"]), str(told["License-Expression"] or ""), "application")
-    packages = [_installed_package(one, "required") for one in sorted(required)] + [_installed(one, "optional") for one in extras]
+    packages = [_installed_package(one, "required") for one in sorted(required)] + [_installed_package(one, "optional") for one in extras]
     direct = sorted({folded(one.name) for one in needs})
     return {
         "bomFormat": "CycloneDX",
