@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ullage
+from tests.command_line import ask
 from tests.seeds import some
 from tests.service.running import hour
 from ullage.errors import UllageError
@@ -179,3 +180,22 @@ def test_names_lead_and_stay_words() -> None:
     assert "<script" not in drawn and drawn.count("<a href=") == 2 and f'href="/?user={len(hostile)}#where"' in drawn
     assert 'role="group"' in drawn and 'role="img"' in treemap(treemap_owners(report), "user", ["activity"])
     assert "nothing falls short" in treemap([], "user", [])
+
+
+def test_owners_say_what_falls_short_is_worth_and_add_up_to_the_fleets(tmp_path: Path) -> None:
+    store = stored(tmp_path, hour(gpus=2), hour(job="8", user="bob", host="n2", tensor_active=0.2))
+    file = tmp_path / "prices.toml"
+    file.write_text('currency = "EUR"\n[[prices]]\namount = 4\n[teams.a]\nusers = ["ann"]\n')
+    found, whole = ullage.fleet_map(store, by="user", price_file=str(file)), ullage.fleet(store, by="user", price_file=str(file))
+    assert {one.key: one.ullage_cost for one in found.owners} == {group.key: group.ullage_cost for group in whole.groups}
+    assert found.money.ullage_cost == pytest.approx(sum(one.ullage_cost or 0.0 for one in found.owners)) == whole.money.ullage_cost
+    # a GPU-hour costs 4: what falls short is worth four times its hours
+    assert found.money.ullage_cost == pytest.approx(4 * (found.ullage or 0.0))
+    said = ask("fleet-map", store, "--by", "user", "--prices", file)
+    assert "worth of ullage at list price, EUR" in said.out
+    assert f"; worth EUR {found.money.ullage_cost:.2f} at list price" in said.out.split("\n")[0]
+    data = ask("fleet-map", store, "--by", "user", "--prices", file, "--json").json
+    assert (data["ullage_cost"], data["currency"], data["price"]) == (pytest.approx(found.money.ullage_cost), "EUR", "list")
+    team = ullage.fleet_map(store, by="user", where="team=a", price_file=str(file))
+    assert [one.key for one in team.owners] == ["ann"]
+    assert ullage.fleet_map(store, by="user").money.ullage_cost is None

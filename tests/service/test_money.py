@@ -50,7 +50,7 @@ def test_answers_are_those_of_the_command_with_these_prices(client: Client, pric
 
 
 def test_pages_say_money_and_follow_the_file(client: Client, prices: Path) -> None:
-    for path in ("/", "/job/4711"):
+    for path in ("/", "/job/4711", "/map", "/causes"):
         assert "EUR" in client(path).text, path
     # 4 GPUs of each host for an hour: at 1.5 on n1, as agreed, and at the list price of 4 elsewhere
     cost = client("/api/v1/fleet").json["ullage"]["fleet_cost"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from ullage.asking import asked
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.reports.fleet.request import FleetRequest, GpuPrices
 
 if TYPE_CHECKING:
     from ullage.reports.fleet.fleet_map import FleetMap
@@ -17,7 +18,7 @@ OWNER_KEYS = ("namespace", "user", "job", "cluster", "host", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetMapQuestion(StoredTelemetryReading):
+class FleetMapQuestion(GpuPrices, StoredTelemetryReading):
     """OFU of every GPU where it stands, and GPU-hours that fall short by whose they are and by cause.
 
     SOURCE is telemetry as `ullage fleet` reads it, and the numbers are those of its report. A page draws a map of hosts and GPUs, and an
@@ -42,12 +43,15 @@ class FleetMapQuestion(StoredTelemetryReading):
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read."""
-        from ullage.reports.fleet.request import FleetRequest
-
         if self.by is not None and self.by not in OWNER_KEYS:
             hint = did_you_mean(self.by, OWNER_KEYS, "ullage fleet-map --help")
             raise UllageError(f"a map has no owners by '{harmless(self.by, 60)}'", hint)
-        FleetRequest(where=self.where, gpu=self.gpu)
+        self.request(lambda _: None)
+
+    def request(self, progress: Progress) -> FleetRequest:
+        """Return the request for the fleet that the map is of."""
+        priced = {field.name: getattr(self, field.name) for field in fields(GpuPrices)}
+        return FleetRequest(since=self.since, until=self.until, gpu=self.gpu, where=self.where, progress=progress, **priced)
 
 
 def answer(question: FleetMapQuestion, progress: Progress, command: str = "") -> FleetMap:
@@ -55,9 +59,8 @@ def answer(question: FleetMapQuestion, progress: Progress, command: str = "") ->
     from ullage.intake import opened
     from ullage.reports.fleet.fleet_map import fleet_map
     from ullage.reports.fleet.judged import judged_fleet, part_of_fleet
-    from ullage.reports.fleet.request import FleetRequest
 
-    request = FleetRequest(since=question.since, until=question.until, gpu=question.gpu, where=question.where, progress=progress)
+    request = question.request(progress)
     options = question.reading_options(progress)
     with opened(question.sources, jobs=question.jobs, options=options, engine=question.engine) as taken:
         if question.strict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ullage.errors import harmless
@@ -29,6 +29,7 @@ def view(report: FleetMap) -> View:
         headline=_headline(report),
         facts=[
             Fact("OFU", report.ofu, PERCENT_1),
+            *_worth(report),
             Fact("GPUs", report.gpus, COUNT, f"{GPU_HOURS.words(report.gpu_hours)} GPU-hours observed"),
             Fact("Hosts", len({(one.cluster, one.host) for one in report.hosts}), COUNT),
         ],
@@ -42,6 +43,12 @@ def view(report: FleetMap) -> View:
     )
 
 
+def _worth(report: FleetMap) -> Iterator[Fact]:
+    if known(report.money.ullage_cost) is not None:
+        terms = report.money.terms
+        yield Fact("Worth of what falls short", report.money.ullage_cost, terms.notation, terms.at_which_price)
+
+
 def _headline(report: FleetMap) -> Headline:
     before = part_read(report.complete, report.read_until)
     short = known(report.ullage)
@@ -50,7 +57,9 @@ def _headline(report: FleetMap) -> Headline:
     most = max(((lost, cause, one.key) for one in report.owners for cause, lost in one.losses.items()), default=(0.0, "", ""))
     whose = most[2] if most[2].startswith("no ") else f"{report.by} {most[2]}"
     worst = f", {hours(most[0])} of them at {most[1]}, {harmless(whose, 60)}" if most[0] > 0 else ""
-    return Headline(f"{hours(short)} GPU-hours fall short", f" of {hours(report.gpu_hours)}{worst}", before)
+    cost = known(report.money.ullage_cost)
+    worth = "" if cost is None else f"; worth {report.money.terms.words(cost)}"
+    return Headline(f"{hours(short)} GPU-hours fall short", f" of {hours(report.gpu_hours)}{worst}{worth}", before)
 
 
 def _hosts(report: FleetMap) -> Table:
@@ -95,14 +104,23 @@ def causes_of(owners: Sequence[OwnerLosses]) -> list[str]:
 
 def _owners(report: FleetMap) -> list[Part]:
     causes = causes_of(report.owners)
+    terms, priced = report.money.terms, any(one.ullage_cost is not None for one in report.owners)
     columns = [
         Column(report.by, names_of=report.by),
         Column("ullage, GPU-hours", GPU_HOURS, key="ullage_gpu_hours"),
         *(Column(cause, GPU_HOURS) for cause in causes),
         Column("of GPU-hours", GPU_HOURS, key="gpu_hours"),
+        *([Column(terms.heading_with_price("worth of ullage"), terms.amounts, key="ullage_cost")] if priced else []),
     ]
     rows: list[list[Value | Cell]] = [
-        [one.key, Cell(one.ullage, look="strong"), *(one.losses.get(cause) for cause in causes), one.gpu_hours] for one in report.owners
+        [
+            one.key,
+            Cell(one.ullage, look="strong"),
+            *(one.losses.get(cause) for cause in causes),
+            one.gpu_hours,
+            *([one.ullage_cost] if priced else []),
+        ]
+        for one in report.owners
     ]
     table = Table("owners", columns, rows, elsewhere="--json has them all")
     areas = treemap_owners(report)
@@ -148,12 +166,13 @@ class MappedHostDocument(Document):
 
 
 class OwnerLossesDocument(Document):
-    """What is whose: GPU-hours, those that fall short, and what each cause takes of them (below 0: a gain)."""
+    """What is whose: GPU-hours, those that fall short, what each cause takes of them (below 0: a gain), and what they cost."""
 
     key: str
     gpu_hours: Hours
     ullage_gpu_hours: Hours
     losses: dict[str, float]
+    ullage_cost: float | None
 
 
 class FleetMapDocument(Document):
@@ -166,6 +185,9 @@ class FleetMapDocument(Document):
     gpus: int
     gpu_hours: Hours
     ullage_gpu_hours: Hours | None
+    ullage_cost: float | None
+    currency: str | None
+    price: str
     by: str
     hosts: list[MappedHostDocument]
     owners: list[OwnerLossesDocument]
@@ -184,9 +206,15 @@ def record(report: FleetMap) -> dict[str, Any]:
             gpus=report.gpus,
             gpu_hours=report.gpu_hours,
             ullage_gpu_hours=report.ullage,
+            ullage_cost=report.money.ullage_cost,
+            currency=report.money.terms.currency or None,
+            price=report.money.terms.price,
             by=report.by,
             hosts=[_host_document(one) for one in report.hosts],
-            owners=[OwnerLossesDocument(harmless(one.key), one.gpu_hours, one.ullage, dict(one.losses)) for one in report.owners],
+            owners=[
+                OwnerLossesDocument(harmless(one.key), one.gpu_hours, one.ullage, dict(one.losses), one.ullage_cost)
+                for one in report.owners
+            ],
             notes=list(report.notes),
             command=report.command,
         )

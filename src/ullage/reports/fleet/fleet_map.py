@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import LABELS
+from ullage.reports.fleet.bills import FleetMoney, fleet_money, unpriced_note
 from ullage.reports.fleet.groups import counted_hours, gpu_hours, groups_of
 from ullage.reports.fleet.judged import JudgedFleet
-from ullage.reports.fleet.prices import PriceTable, row_prices
+from ullage.reports.fleet.prices import RowPrices, row_prices
 from ullage.reports.fleet.rated import Rated, weighted_mean
 from ullage.units import HOUR_MS
 from ullage.views.shown import ShownByView
@@ -51,12 +52,16 @@ class MappedHost:
 
 @dataclass(frozen=True)
 class OwnerLosses:
-    """What is whose: GPU-hours, those that fall short, and what each step of the chain takes of them, by its label (below 0: a gain)."""
+    """What is whose: GPU-hours, those that fall short, and what each step of the chain takes of them, by its label (below 0: a gain).
+
+    `ullage_cost` is what those that fall short cost (None: not known).
+    """
 
     key: str
     gpu_hours: float
     ullage: float
     losses: dict[str, float]
+    ullage_cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class FleetMap(ShownByView, view="ullage.render.fleet_map"):
     by: str
     hosts: list[MappedHost]
     owners: list[OwnerLosses]
+    money: FleetMoney = field(default_factory=FleetMoney)
     command: str = ""
     notes: list[str] = field(default_factory=list)
     complete: bool = True
@@ -88,7 +94,7 @@ class FleetMap(ShownByView, view="ullage.render.fleet_map"):
 
 def fleet_map(judged: JudgedFleet, by: str | None, command: str, notes: list[str]) -> FleetMap:
     """Return the map of a judged fleet, or of a part of it; `by` says whose the ullage is (None: the first of `TEAMS` that is named)."""
-    good, hosts = judged.good, hosts_of(judged)
+    good, hosts, prices = judged.good, hosts_of(judged), row_prices(judged.rated, judged.prices)
     ofu, by = weighted_mean(good.ofu_part, good.ofu_time, good.weight), by or named_owners(judged.rated)
     return FleetMap(
         window=judged.window,
@@ -98,9 +104,10 @@ def fleet_map(judged: JudgedFleet, by: str | None, command: str, notes: list[str
         ullage=None if ofu is None else counted_hours(good) * (1 - ofu),
         by=by,
         hosts=hosts,
-        owners=[*_owners(judged, by)],
+        owners=[*_owners(judged, by, prices)],
+        money=fleet_money(judged.rated, judged.trusted, prices, judged.prices),
         command=command,
-        notes=notes,
+        notes=[*notes, *unpriced_note(judged.rated, prices, judged.prices)],
     )
 
 
@@ -110,10 +117,10 @@ def named_owners(rated: Rated) -> str:
     return next(named, "host")
 
 
-def _owners(judged: JudgedFleet, by: str) -> Iterator[OwnerLosses]:
-    for group in groups_of(judged.rated, judged.trusted, judged.lost, by, row_prices(judged.rated, PriceTable())):
+def _owners(judged: JudgedFleet, by: str, prices: RowPrices) -> Iterator[OwnerLosses]:
+    for group in groups_of(judged.rated, judged.trusted, judged.lost, by, prices):
         losses = {factor.label: lost for factor, lost in group.tree.losses(group.counted_hours)}
-        yield OwnerLosses(group.key, group.gpu_hours, group.ullage or 0.0, losses)
+        yield OwnerLosses(group.key, group.gpu_hours, group.ullage or 0.0, losses, group.ullage_cost)
 
 
 def hosts_of(judged: JudgedFleet) -> list[MappedHost]:

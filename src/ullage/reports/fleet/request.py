@@ -21,8 +21,8 @@ _TEAMS = 'name a file with --prices that has [teams.NAME] with users = ["ann", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuAssumptions:
-    """What a report takes for given of GPUs, since samples don't say it: their prices, their names and peaks, what energy costs."""
+class GpuPrices:
+    """What a GPU-hour costs: by a file of prices, and by GPU."""
 
     prices: Mapping[str, float] = asked(
         "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
@@ -41,6 +41,19 @@ class GpuAssumptions:
         local=True,
     )
     currency: str | None = asked("What --price is in: EUR, USD, credits.", metavar="NAME", env="ULLAGE_CURRENCY", minor=True)
+
+    @cached_property
+    def price_table(self) -> PriceTable:
+        """The prices of the file, and behind them those given by GPU. Raises UllageError for a file that can't be read."""
+        from ullage.reports.fleet.price_file import price_table
+
+        return price_table(self.price_file, self.prices, self.currency)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuAssumptions(GpuPrices):
+    """What a report takes for given of GPUs, since samples don't say it: their prices, their names and peaks, what energy costs."""
+
     gpu: str | None = asked("Which GPU it is, where the samples don't say.", suggested="ullage.gpus.chip:all_names")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
@@ -58,13 +71,6 @@ class GpuAssumptions:
         peaks(self.peak_tflops or "")
         if self.price_file is not None or self.currency is not None:
             self.price_table  # noqa: B018 - it is read
-
-    @cached_property
-    def price_table(self) -> PriceTable:
-        """The prices of the file, and behind them those given by GPU. Raises UllageError for a file that can't be read."""
-        from ullage.reports.fleet.price_file import price_table
-
-        return price_table(self.price_file, self.prices, self.currency)
 
     @property
     def energy_price(self) -> float | None:
