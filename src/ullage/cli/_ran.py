@@ -102,6 +102,9 @@ def _report(
         return None
     if request.kernels is not None and files and _counted(recorded, files, notes, request):
         return None
+    if request.flops and files:
+        _executed(recorded, files, notes, request)
+        return None
     if request.stalls and files:
         _stalled(recorded, files, notes, request)
         return None
@@ -150,6 +153,25 @@ def _kernels(files: list[Path], request: RunRequest, notes: list[str]) -> Kernel
             gpu = chip.find(request.gpu)
     measured = None if request.gpu is None else ceilings_of(request.gpu)
     return kernel_counters(values, gpu, measured, [*notes, *problems.lines()])
+
+
+def _executed(recorded: Recorded, files: list[Path], notes: list[str], request: RunRequest) -> None:
+    """Print the FLOPs of each kernel by type, and write the JSON that was asked for; where nothing was counted say why."""
+    from ullage.cupti.counters.sass_metrics import executed
+    from ullage.render import kernel_flops as render
+    from ullage.reports.counters.kernel_flops import program_flops
+    from ullage.views.text import text
+
+    try:
+        report = program_flops(executed(files), notes)
+    except UllageError as error:
+        tell("\n".join([f"{error.problem}: {error.hint}", *notes]))
+        if request.json_out is not None:
+            tell(f"{request.json_out} is not written: nothing was counted")
+        return
+    view = render.view(report)
+    _say("\n" + text(view), request)
+    _write_json(view.kind, render.record(report) | {"exit": recorded.code}, request)
 
 
 def _write_json(kind: str, record: dict[str, Any], request: RunRequest) -> None:

@@ -40,6 +40,7 @@ Examples:
   ullage run --keep recordings/ -- ./a.out           keep what was recorded: `ullage trace recordings/` reads it
   ullage run --talp talp.json -- ./a.out             in TALP's form
   ullage run --kernels 200 -- ./a.out                FLOPs, bytes and roofs of the first 200 kernels, in place of a trace
+  ullage run --flops -- ./a.out                      FLOPs of each kernel by type, no kernel run twice, in place of a trace
   ullage run --stalls -- ./a.out                     what the warps of each kernel waited for, in place of a trace
 \b
 Several ranks:
@@ -97,6 +98,7 @@ class RunRequest(TreeScope):
         "What samples the GPUs' counters beside the program, for OFU: NVML's GPM; PM sampling, which may hold the clocks still.", "gpm"
     )
     kernels: int | None = asked("In place of a trace, count what the first N kernels execute.", metavar="N", least=1, most=100_000)
+    flops: bool = asked("In place of a trace, count the FLOPs of each kernel by type; every kernel runs once, and longer.", False)
     stalls: bool = asked("In place of a trace, sample what warps wait for, by kernel, instruction and line.", False)
     period: int | None = asked(
         "With --stalls: a sample every 2**N cycles.", metavar="N", least=5, most=31, shown="CUPTI's choice", minor=True
@@ -154,6 +156,11 @@ class RunRequest(TreeScope):
             raise WrongQuestionError("--period is how often --stalls samples: give both")
         if self.stalls and self.kernels is not None:
             raise WrongQuestionError("--stalls and --kernels both take the place of a trace: run the program once with each")
+        if self.flops and (self.stalls or self.kernels is not None):
+            other = "--stalls" if self.stalls else "--kernels"
+            raise WrongQuestionError(f"--flops and {other} both take the place of a trace: run the program once with each")
+        if self.flops and (lost := self._given("out", "talp", "region", "by")):
+            raise WrongQuestionError(f"--flops counts in place of a trace: there is nothing for --{lost[0]}")
         if self.stalls and (lost := self._given("talp", "region", "by")):
             raise WrongQuestionError(f"--stalls samples in place of a trace: there is nothing for --{lost[0]}")
         if self.keep is not None and Path(self.keep).is_file():
@@ -289,6 +296,7 @@ def _recorded(command: tuple[str, ...], run: Gathering, request: RunRequest) -> 
         events=request.events,
         counting=_counting(request),
         stalls=(request.period or 0) if request.stalls else None,
+        flops=request.flops,
     )
     with _sampled(run, request):
         return record(command, run.own, wanted, strict=request.strict)
@@ -319,7 +327,7 @@ def _path(name: str | None) -> Path | None:
 
 @contextmanager
 def _sampled(run: Gathering, request: RunRequest) -> Iterator[None]:
-    if request.counters == "no" or request.kernels is not None or request.stalls or not run.first_on_host:
+    if request.counters == "no" or request.kernels is not None or request.stalls or request.flops or not run.first_on_host:
         yield
         return
     from ullage.live.sampling.reachable import nvml_answers

@@ -23,6 +23,9 @@ type     name          payload
 11       SAMPLES       u32 length, that many bytes of JSON that says of which context they are and what CUPTI counted, padded to 8 bytes
                        from the payload's start, then records of `SAMPLE`: sampled program counters
 12       CUBIN         u64 CUPTI's CRC, then the machine code that has it, as it was loaded
+13       SASS          JSON: what kernels executed in a context: `context`, `device`, `chip`, `dropped` (records that CUPTI lost), `metrics`
+                       (their names), `lacking` (those that the chip does not have), `kernels` (of each: number of
+                       its name, launches, then its count of each metric)
 20       NCCL          records of `NCCL`: collectives, as NCCL told them to its profiler plugin
 =======  ============  ======================================================================================================
 
@@ -78,6 +81,7 @@ class ChunkType(IntEnum):
     SUMS = 10
     SAMPLES = 11
     CUBIN = 12
+    SASS = 13
     NCCL = 20
 
 

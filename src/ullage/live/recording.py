@@ -44,6 +44,7 @@ class Wanted:
     events: int | None = USUAL_EVENTS
     counting: CountingPlan | None = None
     stalls: int | None = None
+    flops: bool = False
 
 
 @dataclass
@@ -124,6 +125,10 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
             notes.append(f"{NOT_COUNTED}: {error.problem} ({error.hint}); the program was traced instead")
     if wanted.stalls is not None:
         extra = {STALLS: str(wanted.stalls)}
+    if wanted.flops:
+        from ullage.cupti.counters.sass_metrics import METRICS, VARIABLE
+
+        extra = {VARIABLE: ",".join(METRICS)}
     if mismatch := cupti.mismatch():
         notes.append(mismatch)
     return RecorderSettings(

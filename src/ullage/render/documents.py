@@ -45,6 +45,7 @@ KINDS = {
     "job": "render.job:JobDocument",
     "job-setup": "render.job_setup:JobSetupDocument",
     "kernel-counters": "render.kernel_counters:KernelCountersDocument",
+    "kernel-flops": "render.kernel_flops:KernelFlopsDocument",
     "mfu-course": "render.mfu_course:MfuCourseDocument",
     "metrics": "render.metrics:MetricsDocument",
     "process-tree": "render.rank_trees:ProcessTreeDocument",

@@ -444,6 +444,7 @@ void cupti_double_reset(void) {
     double_activity_reset();
     double_callbacks_reset();
     double_script_reset();
+    double_sass_reset();
     finalizations = 0, graphs_under = 0, graphs_gone = 0;
     memcpy(attributes, defaults, sizeof attributes);
 }

@@ -177,6 +177,7 @@ int cuLaunchKernel(Function *function, unsigned grid, unsigned grid_y, unsigned 
     TELL(cupti_double_kernel, function->name, correlation, number(stream), start, end, grid, block);
     TELL(cupti_double_count, grid);
     TELL(cupti_double_pc_launch, function->name, here());
+    TELL(cupti_double_sass_launch, function->name, here(), grid);
     TELL(cupti_double_exit, DRIVER_API, 307, __func__, NULL, correlation, 0);
     TELL(cupti_double_launching, NULL, NULL);
     return 0;

@@ -41,6 +41,7 @@ void double_unlock(void);
 void double_activity_reset(void);
 void double_callbacks_reset(void);
 void double_script_reset(void);
+void double_sass_reset(void);
 /* Whether this thread is in the callback that tells of a new context. */
 int double_creating_context(void);
 /* Calls the subscriber where this id is enabled. */
@@ -77,6 +78,7 @@ void cupti_double_context(uint32_t context, uint32_t device);
 void cupti_double_context_on(void *context, uint32_t device);
 void cupti_double_module(uint32_t id, void *context, const char *cubin, size_t size);
 void cupti_double_pc_launch(const char *launched, void *context);
+void cupti_double_sass_launch(const char *function, void *context, unsigned grid);
 void cupti_double_unknown(uint32_t kind, size_t size);
 void cupti_double_resource(uint32_t id, void *context, void *stream);
 void cupti_double_synchronized(uint32_t id, void *context, void *stream);

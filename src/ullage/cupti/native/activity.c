@@ -21,7 +21,7 @@ static struct { int kind, answer; bool on; } kinds[KINDS];
 static int kind_count;
 static struct { int calls, refused, answer; } left_out; /* the last answer that was none of yes */
 static _Atomic uint64_t paused_since; /* 0: isn't */
-static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
+static enum { TRACING, COUNTING, SAMPLING, PATCHING } mode; /* activity, or in its place counters, program counters, instructions */
 static uint64_t graphs_at_pause; /* as callbacks_graphs_made() told when whole graphs were recorded last */
 static bool by_driver; /* whether CUDA's driver brought the recorder in */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
@@ -176,7 +176,7 @@ static void tell(void) {
     struct text facts = {0};
     size_t limit = cupti_get(DEVICE_BUFFER_LIMIT);
     cupti_facts(&facts);
-    if (limit && !counting && !sampling)
+    if (limit && mode == TRACING)
         text_add(&facts, "\"device_buffers\": {\"bytes\": %zu, \"limit\": %zu, \"at_first\": %zu, \"pinned\": %s}, ", cupti_get(DEVICE_BUFFER_SIZE),
                  limit, cupti_get(DEVICE_BUFFERS_AT_FIRST), cupti_get(PINNED_BUFFERS) & 0xff ? "true" : "false");
     perfworks_facts(&facts);
@@ -201,11 +201,14 @@ static bool traced(void) {
 
 static bool started(void) {
     if (!cupti_found()) return false;
-    sampling = stalls_wanted(), counting = !sampling && counters_wanted();
-    if (!cupti_subscribed(cuda_called, sampling || counting)) return false;
+    mode = stalls_wanted() ? SAMPLING : sass_wanted() ? PATCHING : counters_wanted() ? COUNTING : TRACING;
+    if (!cupti_subscribed(cuda_called, mode != TRACING)) return false;
     if (cupti_subscriber()) callbacks_watch_graphs();
     void *library = cupti_library();
-    bool runs = sampling ? stalls_start(library, cupti_subscriber()) : counting ? counters_start(library, cupti_subscriber()) : traced();
+    bool runs = mode == SAMPLING   ? stalls_start(library, cupti_subscriber())
+                : mode == PATCHING ? sass_start(library, cupti_subscriber())
+                : mode == COUNTING ? counters_start(library, cupti_subscriber())
+                                   : traced();
     if (!runs) cupti_unsubscribe();
     if (runs) atomic_store(&state, RUNNING);
     return runs;
@@ -224,7 +227,7 @@ bool activity_start(bool injected) {
 
 /* A context is made, so the driver is initialised. */
 void activity_context_made(void) {
-    if (counting || sampling || !activity_running() || pthread_mutex_trylock(&lock)) return;
+    if (mode != TRACING || !activity_running() || pthread_mutex_trylock(&lock)) return;
     __typeof__(&kinds[0]) pages = pages_refused();
     int answer = pages ? configure_and_enable(pages->kind) : ABSENT;
     if (pages && answer != pages->answer) pages->answer = answer, pages->on = !answer, tell();
@@ -280,9 +283,9 @@ int activity_pause(bool paused) {
 void activity_flush(bool forced) {
     if (!activity_running()) return;
     uint64_t start = monotonic();
-    if (sampling) stalls_flush(forced);
-    else if (!counting) cupti_flush(forced);
-    else if (forced) counters_finish();
+    if (mode == SAMPLING) stalls_flush(forced);
+    else if (mode == TRACING) cupti_flush(forced);
+    else if (forced) mode == COUNTING ? counters_finish() : sass_finish();
     costs.flushes++;
     costs.flush_ns += monotonic() - start;
 }
@@ -308,7 +311,7 @@ static void write_buffer(struct buffer *buffer) {
 }
 
 static void write_dropped(void) {
-    uint64_t dropped = counting || sampling || !activity_running() ? 0 : cupti_dropped();
+    uint64_t dropped = mode != TRACING || !activity_running() ? 0 : cupti_dropped();
     costs.dropped += dropped;
     if (dropped) recording_add(DROPPED, 0, &(struct iovec){&dropped, sizeof dropped}, 1);
 }
@@ -364,7 +367,7 @@ void activity_finish(void) {
 /* In the child of a fork CUPTI has none of its threads: it is never called again. Where it didn't run, the child may start it. */
 void activity_forked(void) {
     pthread_mutex_init(&lock, NULL);
-    counters_forked(), stalls_forked();
+    counters_forked(), stalls_forked(), sass_forked();
     int now = atomic_load(&state);
     if (now == RUNNING || now == SILENT) atomic_store(&state, FORKED);
 }

@@ -66,6 +66,7 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     (void)user;
     counters_called(domain, id, data);
     stalls_called(domain, id, data);
+    sass_called(domain, id, data);
     if (domain == DOMAIN_RESOURCE && id == CONTEXT_CREATED) activity_context_made();
     if (is_of_graphs(domain, id)) atomic_store_explicit(&graphs, true, memory_order_relaxed);
     if (domain == DOMAIN_RESOURCE && id == GRAPH_INSTANTIATED) atomic_fetch_add_explicit(&graphs_made, 1, memory_order_relaxed);

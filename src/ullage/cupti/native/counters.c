@@ -18,8 +18,7 @@
 
 enum { METRICS = 512, SESSIONS = 16, RANGES = 100000, AUTO_RANGE = 1, KERNEL_REPLAY = 2, CONFIG = 64 << 20 };
 enum { CONTEXT_DESTROYED = 2, DEVICE_LEVEL_SINCE = 130100 };
-/* cuLaunchKernel, …Cooperative, …Ex, each with _ptsz; …CooperativeKernelMultiDevice; cuGraphLaunch: a graph counts as one range */
-static const uint32_t launches[] = {307, 442, 477, 478, 652, 653, 480, 514, 515};
+static const uint32_t launches[] = {KERNEL_LAUNCHES}; /* a graph counts as one range */
 
 /* The parameters of the range profiler's calls (cupti_range_profiler.h), the same from release 12.6 to 13.5: `size` counts up to the
  * last member here, which is how a structure says which release it is of. */

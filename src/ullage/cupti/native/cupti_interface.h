@@ -17,6 +17,9 @@ enum { FLUSH_FORCED = 1, THREAD_ID_SYSTEM = 1, ABSENT = -1 /* no answer: the fun
 enum { DEVICE_BUFFER_SIZE = 0, DEVICE_BUFFER_LIMIT = 2, ZEROED_OUT_BUFFER = 5, DEVICE_BUFFERS_AT_FIRST = 6, PINNED_BUFFERS = 8,
        SHARED_GRAPHS = 20, THREAD_IDS = 21 }; /* CUpti_ActivityAttribute */
 
+/* cuLaunchKernel, …Cooperative, …Ex, each with _ptsz; …CooperativeKernelMultiDevice; cuGraphLaunch */
+#define KERNEL_LAUNCHES 307, 442, 477, 478, 652, 653, 480, 514, 515
+
 typedef void *CUcontext;
 typedef void *Subscriber;
 

@@ -34,7 +34,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10, SAMPLES = 11,
-             CUBIN = 12, NCCL = 20 }; /* as in chunks.py */
+             CUBIN = 12, SASS = 13, NCCL = 20 }; /* as in chunks.py */
 enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
                  HOST_SUM = 8, HOST_THREAD = 9, HOST_OFF = 10 };
 
@@ -318,6 +318,13 @@ bool stalls_start(void *library, void *subscriber);
 void stalls_called(int domain, uint32_t id, const void *data);
 void stalls_flush(bool ending); /* may wait for long; nothing is sampled after the end */
 void stalls_forked(void);
+
+/* sass_metrics.c: in place of activity, where ULLAGE_SASS asks for it */
+bool sass_wanted(void);
+bool sass_start(void *library, void *subscriber);
+void sass_called(int domain, uint32_t id, const void *data);
+void sass_finish(void); /* may wait for long */
+void sass_forked(void);
 
 /* nccl.c */
 void nccl_write(enum work work); /* with the recording's lock held; all that is known, if not SOON */
