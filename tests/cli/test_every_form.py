@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from tests.command_line import ask
-from tests.render.forms import plain, untold
+from tests.render.forms import plain, unlike_csv, untold
 from tests.test_exit_status import CASES, Case, no_gpu, world
 from ullage.asking.question import QUESTIONS, Describer, RegisteredQuestion
 from ullage.cli._exit_status import ANSWERED, GATE
+from ullage.views.csv import table_csv
 from ullage.views.files import FORMS, printed
+from ullage.views.notation import GPU_HOURS, PERCENT
 from ullage.views.text import text
-from ullage.views.view import Table, View
+from ullage.views.view import Column, Headline, Section, Table, View
 
 __all__ = ["no_gpu", "world"]  # fixtures
 
@@ -124,9 +126,22 @@ def test_every_question_has_every_form_and_all_say_the_same_numbers(name: str, w
 
 def agrees_with_csv(table: Table, view: View) -> None:
     """Assert that a table as CSV has the rows, the columns and the values of the view."""
-    made = printed(view.alone(table.name), dict, ".csv")
-    rows = [*csv.reader(io.StringIO(made if isinstance(made, str) else made.decode()))]
+    made, page = (printed(view.alone(table.name), dict, form) for form in (".csv", ".html"))
+    assert isinstance(made, str) and isinstance(page, str)
+    rows = [*csv.reader(io.StringIO(made))]
     assert len(rows) == 1 + len(table.rows) and all(len(row) == len(rows[0]) for row in rows)
+    assert unlike_csv(page, made, table) == [], table.name
+
+
+def test_a_value_that_a_page_and_csv_say_otherwise_is_seen() -> None:
+    columns = [Column("job"), Column("ullage", GPU_HOURS), Column("OFU", PERCENT)]
+    tables = [Table("rows", columns, [["a", hours, 0.5], [name, None, known]]) for hours, name, known in (
+        (1.5, "b", 0.25), (1.50002, "b", 0.25), (1.5, "c", 0.25), (1.5, "b", None),
+    )]  # fmt: skip
+    view = View(kind="fleet", subject="", headline=Headline(""), sections=[Section("rows", "", [tables[0]])])
+    page = printed(view, dict, ".html")
+    assert isinstance(page, str)
+    assert [len(unlike_csv(page, table_csv(table), table)) for table in tables] == [0, 1, 1, 1]
 
 
 def test_every_form_that_all_views_have_is_a_form_of_every_question() -> None:

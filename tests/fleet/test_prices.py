@@ -16,13 +16,16 @@ import pytest
 from tests.command_line import ask
 from tests.documents import breaches
 from tests.fleet.price_reference import ObservedSpan, money_by
+from tests.render.forms import unlike_csv
 from tests.seeds import some
 from ullage import fleet
 from ullage.errors import UllageError
+from ullage.render.fleet import view as fleet_view
 from ullage.reports.fleet import groups
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.price_file import read_price_table
 from ullage.sums.devices import within
+from ullage.views.files import printed
 
 START = 1_786_320_000  # a whole hour
 STEP = 60
@@ -166,6 +169,10 @@ def test_every_form_says_currency_and_price_beside_each_amount(told: tuple[Path,
         ask("fleet", samples, "--prices", prices, "--gap", "60s", "--out", tmp_path / name)
         page = (tmp_path / name).read_text()
         assert "worth EUR 4.00 at the prices paid" in page and "cost of all hours at the prices paid, EUR" in page
+    shown = fleet_view(fleet(samples, price_file=str(prices), gap=STEP))
+    for table in (shown.tables[name] for name in ("groups", "chargeback", "purchases")):
+        page, rows = (printed(shown.alone(table.name), dict, form) for form in (".html", ".csv"))
+        assert unlike_csv(str(page), str(rows), table) == [], table.name
     ask("fleet", samples, "--prices", prices, "--gap", "60s", "--out", tmp_path / "rows.csv")
     rows = [*csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text()))]
     assert {row["job"]: float(row["cost (EUR)"]) for row in rows} == pytest.approx({"7": 6, "8": 2})

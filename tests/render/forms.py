@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
+
+from ullage.views.csv import head
+from ullage.views.view import Cell, Table, cell_of, words_of
 
 # A number, and the sign or unit that says by what it was scaled.
 _NUMBER = re.compile(
@@ -97,3 +103,71 @@ def _is_one_of(one: Shown, values: np.ndarray, more: Sequence[float]) -> bool:
     return any(
         (np.abs(values * scale - one.value) <= slack).any() or (np.abs(-values * scale - one.value) <= slack).any() for scale in scales
     )
+
+
+@dataclass
+class PageCell:
+    """A cell of a table on a page: the number by which it is sorted (None: it has none), and what it says."""
+
+    number: float | None
+    words: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words).strip()
+
+
+class PageTable(HTMLParser):
+    """The rows of a page's table of that name, without its heads and totals."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.rows = name, list[list[PageCell]]()
+        self.within, self.body, self.cell = False, False, False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(attrs)
+        self.within |= tag == "table" and said.get("aria-label") == self.name
+        self.body |= self.within and tag == "tbody"
+        if self.body and tag == "tr":
+            self.rows.append([])
+        if self.body and tag in ("td", "th"):
+            value = said.get("data-v")
+            self.rows[-1].append(PageCell(None if value is None else float(value)))
+            self.cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within &= tag != "table"
+        self.body &= tag != "tbody"
+        self.cell &= tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.cell:
+            self.rows[-1][-1].words.append(data)
+
+
+def unlike_csv(page: str, text: str, table: Table) -> list[str]:
+    """Return where a table says another value on a page than in CSV, to the six digits that a page sorts by; a grid is not compared."""
+    if table.grid:
+        return []
+    read = PageTable(table.name)
+    read.feed(page)
+    rows = [*csv.reader(io.StringIO(text))][1:]
+    named = [number for number, column in enumerate(table.columns) if head(column)]
+    found = [] if len(read.rows) == min(len(rows), table.page) else [f"{len(read.rows)} rows of {len(rows)}"]
+    for place, (shown_row, plain_row) in enumerate(zip(read.rows, rows, strict=False)):
+        for number, value in zip(named, plain_row, strict=True):
+            if not _alike(shown_row[number], value, cell_of(table.rows[place][number]), table, number):
+                found.append(f"row {place}, {head(table.columns[number])}: {shown_row[number]} is not {value!r}")
+    return found
+
+
+def _alike(shown_cell: PageCell, value: str, cell: Cell, table: Table, number: int) -> bool:
+    column = table.columns[number]
+    if isinstance(cell.value, str):
+        word = value[1:] if value[:1] == "'" and value[1:2] in ("=", "+", "-", "@", "\t", "\r") else value
+        cut = bool(cell.words or column.room)  # a page may say it in other words, or less of it
+        return cut or words_of(Cell(word), column).strip() in shown_cell.text
+    if value == "" or not column.notation.numeric:
+        return shown_cell.number is None
+    return shown_cell.number is not None and math.isclose(float(value), shown_cell.number, rel_tol=6e-6)

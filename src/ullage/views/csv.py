@@ -46,5 +46,5 @@ def chosen_table(view: View, name: str = "") -> Table:
 def _plain(value: str | float | None) -> str | float | None:
     if isinstance(value, str):
         # a spreadsheet takes what begins so for a formula
-        return f"'{value}" if value[:1] in "=+-@\t\r" else value
+        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
     return None if value is None or not math.isfinite(value) else value
