@@ -94,24 +94,32 @@ def stores_engine() -> Any:
 
 
 @pytest.fixture
-def in_engine(stores_engine: Any, tmp_path: Path) -> Callable[[pa.Table], Any]:
-    """A function from an Arrow table to an Ibis table over a file of it."""
+def kept_file(tmp_path: Path) -> Callable[[pa.Table], Path]:
+    """A function from an Arrow table to a file of it."""
     import pyarrow.parquet as parquet
 
     numbers = itertools.count()
 
-    def make(table: pa.Table) -> Any:
+    def make(table: pa.Table) -> Path:
         path = tmp_path / f"settled-{next(numbers)}.parquet"
         parquet.write_table(table, path)
-        return stores_engine.read_parquet(path)
+        return path
 
     return make
 
 
 @pytest.fixture
-def settled(in_engine: Callable[[pa.Table], Any]) -> Callable[[list[dict[str, Any]]], Any]:
-    """A function from rows to an Ibis table of settled samples."""
-    return lambda rows: in_engine(settled_table(rows))
+def in_engine(stores_engine: Any, kept_file: Callable[[pa.Table], Path]) -> Callable[[pa.Table], Any]:
+    """A function from an Arrow table to an Ibis table over a file of it, of which nothing else is known."""
+    return lambda table: stores_engine.read_parquet(kept_file(table))
+
+
+@pytest.fixture
+def settled(stores_engine: Any, kept_file: Callable[[pa.Table], Path]) -> Callable[[list[dict[str, Any]]], Any]:
+    """A function from rows to an Ibis table of settled samples, as a store gives it: with what the file says of its columns."""
+    from ullage.store.reading import settled_table as table_of_files
+
+    return lambda rows: table_of_files(stores_engine, [kept_file(settled_table(rows))], None, None, None)
 
 
 @pytest.fixture

@@ -174,8 +174,8 @@ def test_what_the_footers_say_survives_filters_and_new_columns(tmp_path):
     assert not isinstance(known(samples, "power"), bool)
 
 
-def test_of_a_table_from_elsewhere_nothing_is_known(settled):
-    samples = settled([{"power": 300.0}])
+def test_of_a_table_from_elsewhere_nothing_is_known(in_engine):
+    samples = in_engine(settled_table([{"power": 300.0}]))
     assert not empty(samples, "sm_clock")
     assert not full(samples, "power")
 
