@@ -16,7 +16,7 @@ from tests.live.sampled_machine import H100, T, rows
 from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.exposition import Page, serve
-from ullage.live.sampling.holders import ProcessOwners
+from ullage.live.sampling.process_owners import ProcessOwners
 from ullage.live.sampling.readings_file import ParquetFile
 from ullage.problems import Problems
 from ullage.sources import nvml
@@ -40,16 +40,16 @@ def test_a_job_is_found_by_the_control_group_or_the_environment_of_a_process(tmp
     process(tmp_path, 4, PBS_JOBID="88.server", HOME="/x")
     process(tmp_path, 5, "0::/kubepods.slice/pod7\n", POD_NAMESPACE="ml", POD_NAME="train-0")
     process(tmp_path, 6, "0::/user.slice/my_job_9/x\n")
-    holders = ProcessOwners(tmp_path)
-    assert [holders.holder(pid)[0] for pid in range(1, 8)] == ["4711", "4712", "4713", "88.server", "ml/train-0", None, None]
-    assert holders.holder(1)[1] == "ada" and holders.holder(7) == (None, None)
+    owners = ProcessOwners(tmp_path)
+    assert [owners.job_and_user(pid)[0] for pid in range(1, 8)] == ["4711", "4712", "4713", "88.server", "ml/train-0", None, None]
+    assert owners.job_and_user(1)[1] == "ada" and owners.job_and_user(7) == (None, None)
 
 
 def test_several_jobs_on_one_device_are_joined(tmp_path):
     process(tmp_path, 1, SLURM_JOB_ID="9", SLURM_JOB_USER="bo")
     process(tmp_path, 2, SLURM_JOB_ID="10", SLURM_JOB_USER="ada")
     batch = samples({"time": [T, T], "gpu": ["GPU-1", "GPU-2"]})
-    told = ProcessOwners(tmp_path).attached(batch, {("GPU-1", None): [1, 2], ("GPU-2", None): []}).to_pylist()
+    told = ProcessOwners(tmp_path).samples_with_owners(batch, {("GPU-1", None): [1, 2], ("GPU-2", None): []}).to_pylist()
     assert [(row["job"], row["user"]) for row in told] == [("10,9", "ada,bo"), (None, None)]
 
 

@@ -312,7 +312,7 @@ def test_the_interval_of_a_place_is_the_usual_one_between_two_readings_of_a_devi
 
 
 def test_what_runs_on_a_bare_node_needs_numpy_and_pyarrow_alone():
-    modules = [f"sampling.{name}" for name in ("sampler", "course", "kinds", "readings_file", "exposition", "holders", "places")]
+    modules = [f"sampling.{name}" for name in ("sampler", "course", "kinds", "readings_file", "exposition", "process_owners", "places")]
     code = f"import sys, importlib; [importlib.import_module('ullage.live.' + name) for name in {modules}];"
     code += "print(sorted({m.split('.')[0] for m in sys.modules} & {'duckdb','ibis','rich','click','msgspec','urllib3','pynvml','amdsmi'}))"
     root = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from ullage.cli._keyboard import TerminalKeyboard
 from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.gpu_processes import LONGEST_COMMAND, GpuProcess, ProcessFacts
-from ullage.live.sampling.holders import ProcessOwners
+from ullage.live.sampling.process_owners import ProcessOwners
 from ullage.render.top import WatchedMachine, fitted_view, listed, record, rows_to_choose_from
 from ullage.render.top_screen import PROCESS_SORTS, SORTS, TopScreen, pressed
 from ullage.sources.machine import DeviceProcess

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ullage.command_lines import public_command
-from ullage.live.sampling.holders import ProcessOwners
+from ullage.live.sampling.process_owners import ProcessOwners
 from ullage.sources.machine import Device, DeviceProcess
 
 DEEPEST = 32  # ancestors of a process that are followed
@@ -66,7 +66,7 @@ class ProcessFacts:
     def _described(self, device: Device, one: DeviceProcess, now: float, seen: dict[int, tuple[float, float]]) -> GpuProcess:
         """Return what is known of a process, and note in `seen` its CPU time (s) and when that was."""
         assert self.owners is not None
-        stat, (job, user) = self._stat(one.pid), self.owners.holder(one.pid)
+        stat, (job, user) = self._stat(one.pid), self.owners.job_and_user(one.pid)
         cpu = memory = running = None
         if stat is not None:
             used, uptime = (float(stat[11]) + float(stat[12])) / self.ticks, self._uptime()

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless
-from ullage.live.sampling.holders import ProcessOwners
 from ullage.live.sampling.kinds import KINDS, GpuReader
+from ullage.live.sampling.process_owners import ProcessOwners
 from ullage.problems import Problems
 from ullage.sources.machine import Device, DeviceProcess, GpuLibrary, Limits
 from ullage.sources.source import Options
@@ -41,7 +41,7 @@ class Dated(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Message:
     """What a thread has to say: that it is open (`machine`), that it can't (`error`), or the reading of a turn, at `time`.
 
     Of what failed in a turn there is None: what was told of it before stands, and is older.
@@ -86,8 +86,8 @@ class Sampler:
         self.health: dict[Device, Dated[Mapping[str, float]]] = {}
         self._wanted, self._patience, self._opening, self._with_processes = kinds, patience, opening, with_processes
         self._options, self._host = options or Options(), socket.gethostname()
-        self._holders = ProcessOwners() if attach else None
-        self._told: SimpleQueue[_Told | None] = SimpleQueue()
+        self._owners = ProcessOwners() if attach else None
+        self._messages: SimpleQueue[_Message | None] = SimpleQueue()
         self._stop, self._go = threading.Event(), threading.Event()
         self._begin = 0.0
         self._turn: dict[str, int] = {}  # the last turn that each kind told of
@@ -124,7 +124,7 @@ class Sampler:
         """End the readings; fit for a signal handler and for another thread."""
         self._stop.set()
         self._go.set()
-        self._told.put(None)
+        self._messages.put(None)
 
     def _open(self, kinds: Sequence[GpuReader], failed: dict[str, str]) -> None:
         """Open kinds side by side, then those that stand in for the ones that fail."""
@@ -134,18 +134,18 @@ class Sampler:
         end, waiting = time.monotonic() + self._opening, {kind.name for kind in kinds}
         while waiting and not self._stop.is_set():
             try:
-                told = self._told.get(timeout=max(0.0, end - time.monotonic()))
+                message = self._messages.get(timeout=max(0.0, end - time.monotonic()))
             except Empty:
                 failed |= dict.fromkeys(sorted(waiting), f"it did not open within {self._opening:g} s")
                 break
-            if told is None or told.kind.name not in waiting:
+            if message is None or message.kind.name not in waiting:
                 continue
-            waiting.remove(told.kind.name)
-            if told.machine is None:
-                failed[told.kind.name] = told.error
+            waiting.remove(message.kind.name)
+            if message.machine is None:
+                failed[message.kind.name] = message.error
             else:
-                self.kinds.append(told.kind.name)
-                self.limits |= told.machine.limits
+                self.kinds.append(message.kind.name)
+                self.limits |= message.machine.limits
         others = [kind.otherwise for kind in kinds if kind.otherwise and kind.name not in self.kinds]
         if others and not self._stop.is_set():
             self._open(others, failed)
@@ -170,20 +170,20 @@ class Sampler:
         while missing := [kind for kind in self.kinds if self._turn.get(kind, 0) < turn]:
             end = due if self._late.issuperset(missing) else due + self._patience
             try:
-                told = self._told.get(timeout=max(0.0, end - time.monotonic()))
+                message = self._messages.get(timeout=max(0.0, end - time.monotonic()))
             except Empty:
                 self._late.update(missing)
                 for kind in missing:
                     self.problems.drop("intervals in which a driver did not answer", where=f"{kind}, interval {turn:,}")
                 break
-            if told is None:
+            if message is None:
                 break
-            self._late.discard(told.kind.name)
-            self._turn[told.kind.name] = max(told.turn, self._turn.get(told.kind.name, 0))
-            if told.kind.name in self.kinds:
-                found += [] if told.batch is None else [told.batch]
-                self.device_processes |= {device: Dated(told.time, value) for device, value in (told.processes or {}).items()}
-                self.health |= {device: Dated(told.time, value) for device, value in (told.health or {}).items()}
+            self._late.discard(message.kind.name)
+            self._turn[message.kind.name] = max(message.turn, self._turn.get(message.kind.name, 0))
+            if message.kind.name in self.kinds:
+                found += [] if message.batch is None else [message.batch]
+                self.device_processes |= {device: Dated(message.time, value) for device, value in (message.processes or {}).items()}
+                self.health |= {device: Dated(message.time, value) for device, value in (message.health or {}).items()}
         return found
 
     def _chosen(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -208,13 +208,13 @@ class Sampler:
     def _work(self, kind: GpuReader) -> None:
         try:
             with self._opened(kind) as machine:
-                self._told.put(_Told(kind, machine=machine))
+                self._messages.put(_Message(kind, machine=machine))
                 self._go.wait()
                 self._read(kind, machine)
         except UllageError as error:
-            self._told.put(_Told(kind, error=error.problem))
+            self._messages.put(_Message(kind, error=error.problem))
         except Exception as error:  # a library that breaks must not break the others
-            self._told.put(_Told(kind, error=harmless(repr(error), 160)))
+            self._messages.put(_Message(kind, error=harmless(repr(error), 160)))
 
     def _opened(self, kind: GpuReader) -> AbstractContextManager[GpuLibrary]:
         return kind.opened(self._options, self.problems, self._host)
@@ -226,8 +226,8 @@ class Sampler:
             batch = self._batch(kind, machine, moment)
             processes = self._answer_or_none(kind, "processes", machine.device_processes) if self._with_processes else None
             health = self._answer_or_none(kind, "errors", machine.health) if self._with_processes else None
-            if self._told.qsize() < MOST_WAITING:
-                self._told.put(_Told(kind, turn=turn, time=moment, batch=batch, processes=processes, health=health))
+            if self._messages.qsize() < MOST_WAITING:
+                self._messages.put(_Message(kind, turn=turn, time=moment, batch=batch, processes=processes, health=health))
             else:
                 self.problems.drop("readings that nobody took in time", where=kind.name)
             turn = max(turn + 1, int((time.monotonic() - self._begin) / self.interval) + 1)  # what a stall swallowed is a gap
@@ -235,7 +235,7 @@ class Sampler:
     def _batch(self, kind: GpuReader, machine: GpuLibrary, moment: int) -> pa.RecordBatch | None:
         try:
             batch = machine.read(moment)
-            return self._holders.attached(batch, machine.processes()) if self._holders else batch
+            return self._owners.samples_with_owners(batch, machine.processes()) if self._owners else batch
         except UllageError as error:
             self.problems.drop("readings that failed", where=f"{kind.name}: {error.problem}")
         except Exception as error:

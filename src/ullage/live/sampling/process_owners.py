@@ -24,7 +24,7 @@ _GROUP = re.compile(r"/(?:slurmstepd\.scope|slurm[^/\n]*|uid_\d+)/(?:[^/\n]+/)*?
 _JOBS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID")
 _POD = ("POD_NAMESPACE", "POD_NAME")
 
-Holder = tuple[str | None, str | None]  # job, user
+JobAndUser = tuple[str | None, str | None]  # job, user
 
 
 @dataclass
@@ -32,9 +32,9 @@ class ProcessOwners:
     """The jobs and users of processes, each looked up once: a number that lives on is the same process."""
 
     proc: Path = Path("/proc")
-    known: dict[tuple[int, int], Holder] = field(default_factory=dict)
+    known_owners: dict[tuple[int, int], JobAndUser] = field(default_factory=dict)
 
-    def attached(self, batch: pa.RecordBatch, processes: Mapping[Device, list[int]]) -> pa.RecordBatch:
+    def samples_with_owners(self, batch: pa.RecordBatch, processes: Mapping[Device, list[int]]) -> pa.RecordBatch:
         """Return the samples with `job` and `user`; several on one device are joined by `job_names.joined_names`."""
         devices = zip(batch["gpu"].to_pylist(), batch["mig"].to_pylist(), strict=True)
         owners = [self._joined_owners(processes.get(device, [])) for device in devices]
@@ -43,12 +43,12 @@ class ProcessOwners:
             columns[name] = pa.array([who[place] for who in owners], pa.string()).dictionary_encode()
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SAMPLES)
 
-    def _joined_owners(self, processes: list[int]) -> Holder:
-        found = [self.holder(pid) for pid in processes]
+    def _joined_owners(self, processes: list[int]) -> JobAndUser:
+        found = [self.job_and_user(pid) for pid in processes]
         job, user = (joined_names(escaped_name(name) for who in found if (name := who[place])) or None for place in (0, 1))
         return job, user
 
-    def holder(self, pid: int) -> Holder:
+    def job_and_user(self, pid: int) -> JobAndUser:
         """Return the job and the user of a process, None for what can't be found out."""
         folder = self.proc / str(pid)
         try:
@@ -56,12 +56,12 @@ class ProcessOwners:
         except OSError:  # of another process space, or gone
             return None, None
         key = (pid, state.st_ctime_ns)
-        if key not in self.known:
-            if len(self.known) >= KEPT:
-                self.known.clear()
+        if key not in self.known_owners:
+            if len(self.known_owners) >= KEPT:
+                self.known_owners.clear()
             environment = _environment(folder)
-            self.known[key] = (_job(folder, environment), environment.get("SLURM_JOB_USER") or _name(state.st_uid))
-        return self.known[key]
+            self.known_owners[key] = (_job(folder, environment), environment.get("SLURM_JOB_USER") or _name(state.st_uid))
+        return self.known_owners[key]
 
 
 def _job(folder: Path, environment: Mapping[str, str]) -> str | None:
