@@ -65,6 +65,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("cupti_pm_sampling", 6, 45, "whether the device's counters say what NVML says", needs=("numpy", "pyarrow")),
     Entry("cupti_pc_sampling", 6, 40, "which order of calls and which counts PC sampling has", needs=("numpy", "pyarrow")),
     Entry("cupti_stalls", 6, 40, "whether an unmodified program's stalls can be sampled", needs=("numpy", "pyarrow")),
+    Entry("cupti_flops", 6, 30, "whether the FLOPs of kernels can be counted by type, each run once", needs=("numpy", "pyarrow")),
     Entry("cupti_attach", 6, 60, "whether the recorder comes and goes at run time", needs=("numpy", "pyarrow")),
     Entry("cupti_nccl", 6, 45, "whether NCCL tells the recorder who arrives when", needs=("numpy", "pyarrow", "torch")),
     Entry("sanitizer", 7, 240, "whether our own kernels are free of races and stray accesses", least=60, package="ullage.benches"),

@@ -16,6 +16,7 @@ from gpu.cupti_overhead_program import ALONE, PAIRS
 from gpu.cupti_pm_program import KERNELS
 
 from gpu import cupti_attach_program as attaching
+from gpu import cupti_flops_program as known
 from gpu import cupti_training_program as trained
 from ullage.cupti.chunks import NCCL, SAMPLE, ChunkType, ChunkWriter, chunks, names
 from ullage.cupti.counters.images import CounterImage
@@ -223,6 +224,11 @@ class Programs:
             sampled(Path(environment["ULLAGE_RECORD"]) / "one.ullage")
         return {"seconds": 1.0 if stage == "plain" else 1.25} | ({"destroyed": 0} if stage == "destroys" else {})
 
+    def flops(self, stage, environment):
+        if stage == "counted":
+            executed(Path(environment["ULLAGE_RECORD"]) / "one.ullage")
+        return {"seconds": 1.0 if stage == "plain" else 3.0}
+
     def attach(self, stage, folder, environment):
         folder = Path(folder)
         if stage == "attach":
@@ -276,6 +282,21 @@ def ranges(path, count):
     writer = ChunkWriter(path)
     writer.add(ChunkType.NAMES, names({0x5000: "nvtx forward"}))
     writer.add(ChunkType.BUFFER, struct.pack("<QQ", 1, 0) + records.tobytes())
+    writer.close()
+
+
+def executed(path):
+    """Write a recording of the instructions of all launches of the kernel of known FLOPs, on a chip that lacks a metric."""
+    threads = known.LAUNCHES * known.GRID * known.BLOCK * known.ROUNDS
+    counts = {"ffma": 4 * threads, "fadd": threads, "dfma": threads}
+    told = {
+        "context": 0, "device": 0, "chip": "GH100", "dropped": 0, "lacking": ["smsp__sass_thread_inst_executed_op_ffma2_pred_on"],
+        "metrics": [f"smsp__sass_thread_inst_executed_op_{deed}_pred_on" for deed in counts],
+        "kernels": [[1, known.LAUNCHES, *counts.values()]],
+    }  # fmt: skip
+    writer = ChunkWriter(path)
+    writer.add(ChunkType.NAMES, names({1: known.NAME}), flags=1)
+    writer.add(ChunkType.SASS, json.dumps(told).encode())
     writer.close()
 
 

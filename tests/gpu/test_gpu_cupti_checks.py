@@ -18,7 +18,16 @@ from gpu.cupti_load_program import Meeting, Program
 from gpu.cupti_loads import LOADS, Load, Work
 from gpu.cupti_recording import seen, small
 
-from gpu import apart, check_cupti_attach, cupti_counters_program, cupti_loads, cupti_pc_program, cupti_pm_program, cupti_tools
+from gpu import (
+    apart,
+    check_cupti_attach,
+    cupti_counters_program,
+    cupti_flops_program,
+    cupti_loads,
+    cupti_pc_program,
+    cupti_pm_program,
+    cupti_tools,
+)
 from tests.cupti import cupti_double
 from tests.cupti.cupti_counting import CONTEXT, KERNELS, RARE, WORK, double, real
 from tests.cupti.test_checkpoint import Double as CheckpointDouble
@@ -63,6 +72,21 @@ def test_the_trees_of_the_use_cases_are_those_of_the_closed_form():
 def test_a_program_whose_clock_says_otherwise_than_its_recording_fails_the_trees():
     wrong = found("cupti_trees", change={"load": {"calls": 0}}).wrong
     assert "host_parallel_efficiency of use case 7 is 0.500 off the closed form" in wrong
+
+
+def test_flops_of_an_unmodified_program_are_the_closed_form_and_others_are_wrong(monkeypatch):
+    findings = found("cupti_flops")
+    assert findings.wrong == [] and findings.answers == {
+        "fp32": 1.0, "fp64": 1.0, "launches": 50, "slowdown": 3.0, "dropped": 0, "lacking": 1,
+    }  # fmt: skip
+    # 50 launches of 264 × 256 threads, 1,000 rounds of four multiply-adds and an addition, and of a multiply-add
+    assert [findings.rows[1][kind] for kind in ("fp32", "fp64")] == [50 * 264 * 256 * 1000 * flops for flops in (9, 2)]
+    monkeypatch.setattr(cupti_flops_program, "FP64", 3)
+    assert found("cupti_flops").wrong == ["6,758,400,000 FLOPs are counted in FP64, where the kernel does 10,137,600,000"]
+    assert found("cupti_flops", codes={"flops": -11}).wrong[0].endswith("the program ended with signal 11 (it said so)")
+    monkeypatch.setattr(sys.modules["tests.gpu.gpu_cupti_double"], "executed", lambda path: None)
+    with pytest.raises(NotMeasured, match="nothing was counted"):
+        found("cupti_flops")
 
 
 def test_stalls_of_an_unmodified_program_are_those_of_its_recording_and_one_that_samples_nothing_is_wrong():
@@ -293,7 +317,7 @@ def test_a_carried_recorder_that_this_machine_cannot_load_is_told_by_every_check
     with pytest.raises(NotMeasured, match=words):
         cupti_tools.needs_recorder(machine())
     monkeypatch.setattr(sys.modules["gpu.check_cupti_training"], "needs_pytorch", lambda _: None)
-    for name in ("cupti_attach", "cupti_overhead", "cupti_stalls", "cupti_trees", "cupti_training"):
+    for name in ("cupti_attach", "cupti_flops", "cupti_overhead", "cupti_stalls", "cupti_trees", "cupti_training"):
         monkeypatch.setattr(sys.modules[f"gpu.check_{name}"], "library", lambda _: Library(cupti_double.library()))
         with pytest.raises(NotMeasured, match=words):
             CHECKS[name].function(machine())
@@ -402,7 +426,7 @@ def test_the_programs_start_where_there_is_neither_pytorch_nor_a_binding_of_cuda
         f"for name in {names!r}: importlib.import_module('gpu.' + name)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[2], timeout=120)
-    assert len(names) == 10 and done.returncode == 0, done.stderr
+    assert len(names) == 11 and done.returncode == 0, done.stderr
 
 
 # --- the program with known loads ---

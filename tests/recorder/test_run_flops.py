@@ -65,7 +65,8 @@ def test_threads_that_launch_at_once_begin_to_count_once(tmp_path):
 def test_metrics_that_the_chip_lacks_are_left_out_and_told_in_one_line(tmp_path):
     ran, found = record(tmp_path, "--kernels", "2", metrics=(FFMA, "no_such_metric", "nor_this"))
     assert ran.code == 0 and found.kernels["fake_kernel_0"].counts == {FFMA: 2 * COUNTED[FFMA]}
-    assert found.problems == ("this chip does not count no_such_metric, nor_this",)
+    assert (found.lacking, found.problems) == (("no_such_metric", "nor_this"), ())
+    assert program_flops(found).notes == ("this chip does not count no_such_metric, nor_this",)
 
 
 @pytest.mark.parametrize(

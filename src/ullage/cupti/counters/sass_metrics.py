@@ -32,10 +32,12 @@ class ExecutedKernel:
 
 @dataclass(frozen=True)
 class ExecutedInstructions:
-    """What some recordings hold: kernels by name, the chips, records that CUPTI dropped, and what went wrong, in words."""
+    """What some recordings hold: kernels by name, the chips and the metrics that these lack, records that CUPTI dropped, and what went
+    wrong, in words."""
 
     kernels: Mapping[str, ExecutedKernel]
     chips: tuple[str, ...]
+    lacking: tuple[str, ...]
     dropped: int
     problems: tuple[str, ...]
 
@@ -67,8 +69,7 @@ def executed(paths: Iterable[Path]) -> ExecutedInstructions:
                     kernel.launches += launches
                     for metric, value in zip(told.metrics, values, strict=True):
                         kernel.counts[metric] = kernel.counts.get(metric, 0) + value
-    without = [f"this chip does not count {', '.join(lacking)}"] if lacking else []
-    return ExecutedInstructions(kernels, tuple(chips), dropped, (*problems, *without))
+    return ExecutedInstructions(kernels, tuple(chips), tuple(lacking), dropped, tuple(problems))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def program_flops(found: ExecutedInstructions, notes: Sequence[str] = ()) -> Pro
         for kind, value in kernel.flops.items():
             total[kind] = total.get(kind, 0) + value
     lost = [f"CUPTI dropped {found.dropped:,} records of instructions: counts are too low"] if found.dropped else []
-    return ProgramFlops(tuple(kernels), total, found.chips, (*notes, *found.problems, *lost))
+    without = [f"this chip does not count {', '.join(found.lacking)}"] if found.lacking else []
+    return ProgramFlops(tuple(kernels), total, found.chips, (*notes, *found.problems, *without, *lost))
 
 
 def _kernel(name: str, kernel: ExecutedKernel) -> KernelFlops:
