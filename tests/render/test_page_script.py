@@ -16,7 +16,7 @@ from tests.traces.drawn_runs import use_case_4
 from ullage.render.fleet import view
 from ullage.render.svg.timeline import timeline
 from ullage.views.html import html
-from ullage.views.view import Picture, Section
+from ullage.views.view import Fact, Finding, FindingPlace, Picture, Section
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no page was opened in a real browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -124,6 +124,32 @@ def test_in_print_and_without_the_script_there_is_nothing_to_press(page: Any, do
     assert page.locator(".tools:visible").count() == 0
     page.emulate_media(media="screen")
     assert 'class="tools"' not in document.read_text(encoding="utf-8")
+
+
+def test_the_first_screen_has_the_headline_the_chain_with_owners_and_the_findings(page: Any, document: Path, tmp_path: Path) -> None:
+    place = FindingPlace(job="100071", job_name="llama-70b-pretrain", host="node0031", index=0)
+    one = Finding(place, "radia", 48.8, "high", [Fact("busy", "85 %")], "see what else its host does", title="straggler", weeks=1 / 7)
+    path = tmp_path / "first.html"
+    path.write_text(html(replace(view(REPORT), findings=[one] * 7)), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.set_viewport_size({"width": 1200, "height": 900})
+    seen = {
+        what: page.locator(where).last.bounding_box()
+        for what, where in {
+            "headline": "h1",
+            "owner": "figure .page text:has-text('power, cooling')",
+            "finding": "section:has(#findings) li summary",
+        }.items()
+    }
+    assert all(box["height"] > 0 and box["y"] >= 0 and box["y"] + box["height"] <= 900 for box in seen.values()), seen
+    advice = page.get_by_text("do: see what else its host does").first
+    assert not advice.is_visible()
+    page.locator("summary").first.press("Enter")
+    assert advice.is_visible()
+    page.emulate_media(media="print")
+    assert page.get_by_text("do: see what else its host does").last.is_visible(), "a fold hides nothing on paper"
+    page.emulate_media(media="screen")
+    page.goto(document.as_uri())
 
 
 def test_everybody_can_use_what_the_script_adds(page: Any) -> None:

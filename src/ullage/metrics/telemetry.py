@@ -89,6 +89,15 @@ class Factor:
     value: float | None
     stands_for: tuple[str, ...]
 
+    @property
+    def whose(self) -> str:
+        """Whose work it is; of a merged one each owner once.
+
+        >>> Factor("load_balance_x_clock", "load balance × clock", 0.5, ("load_balance", "clock")).whose
+        'the scheduler, the sharding; power, cooling'
+        """
+        return "; ".join(dict.fromkeys(WHOSE[name] for name in self.stands_for if name in WHOSE))
+
 
 LABELS = {
     "not_allocated": "not allocated",
@@ -98,6 +107,17 @@ LABELS = {
     "sm_fill": "SM fill",
     "tensor_issue": "tensor issue",
     "clock": "clock",
+}
+
+# Whose work a factor is: who can raise it.
+WHOSE = {
+    "not_allocated": "the scheduler, the demand",
+    "held_idle": "the job's owner",
+    "load_balance": "the scheduler, the sharding",
+    "activity": "the host, the data, the network",
+    "sm_fill": "kernel size",
+    "tensor_issue": "kernel quality, memory-bound time",
+    "clock": "power, cooling",
 }
 
 

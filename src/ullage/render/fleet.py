@@ -52,6 +52,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
         lede=[*_lede(report)],
         facts=[*_facts(report)],
         sections=[
+            Section("where", "Where it goes", _chain(report), _WHERE, opens=True),
             *against_sections(report.against, top=top),
             Section(
                 "over-time", "Over time", [Picture(lambda w: course(report.course, report.window, width=w, standalone=False))], _OVER_TIME
@@ -62,7 +63,6 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
                 [Picture(lambda w: groups_picture(report.groups, by, width=w, standalone=False))],
                 f"{_BY_GROUP} {first}",
             ),
-            Section("where", "Where it goes", _chain(report), _WHERE),
             Section("every-group", f"Every {by}", _groups(report, "groups", report.groups, by, top), long=True),
             Section("ledger", "Whose hours", _ledger(report), _LEDGER),
             *bill_sections(report),
@@ -124,9 +124,15 @@ def _facts(report: FleetReport) -> Iterator[Fact]:
 
 def _chain(report: FleetReport) -> list[Part]:
     losses = report.tree.losses(report.counted_hours)
-    rows: list[list[Value]] = [[factor.label, factor.value, factor.value or 0.0, lost] for factor, lost in losses]
-    rows.append(["= OFU", report.ofu, report.ofu or 0.0, sum(lost for _, lost in losses)])
-    columns = [Column("where it goes"), Column("factor", FACTOR), Column("", BAR), Column("ullage, GPU-hours", GPU_HOURS)]
+    rows: list[list[Value]] = [[factor.label, factor.value, factor.value or 0.0, lost, factor.whose] for factor, lost in losses]
+    rows.append(["= OFU", report.ofu, report.ofu or 0.0, sum(lost for _, lost in losses), ""])
+    columns = [
+        Column("where it goes"),
+        Column("factor", FACTOR),
+        Column("", BAR),
+        Column("ullage, GPU-hours", GPU_HOURS),
+        Column("whose work"),
+    ]
     picture = Picture(lambda w: waterfall(report.tree, report.counted_hours, width=w, standalone=False))
     return [picture, Table("chain", columns, rows if losses else [], drawn=True)]
 

@@ -51,11 +51,12 @@ TelemetryFactors = Annotated[TelemetryTreeDocument, Made(lambda tree: tree.as_di
 
 
 class LossDocument(Document):
-    """What a factor takes of the counted GPU-hours; all of them add up to the ullage."""
+    """What a factor takes of the counted GPU-hours, and whose work it is; all of them add up to the ullage."""
 
     name: str
     label: str
     gpu_hours: Hours
+    owner: str
 
 
 class UllageDocument(Document):
@@ -466,7 +467,7 @@ def window_document(window: tuple[int, int]) -> WindowDocument:
 
 def losses_document(report: FleetReport) -> list[LossDocument]:
     """Return what each factor takes of the counted GPU-hours."""
-    return [LossDocument(name=f.name, label=f.label, gpu_hours=lost) for f, lost in report.tree.losses(report.counted_hours)]
+    return [LossDocument(name=f.name, label=f.label, gpu_hours=lost, owner=f.whose) for f, lost in report.tree.losses(report.counted_hours)]
 
 
 def energy_account(report: FleetReport) -> EnergyAccountDocument:

@@ -64,6 +64,7 @@ def view(report: JobReport) -> View:
                 "Where it goes",
                 [Picture(lambda w: waterfall(fleet.tree, fleet.counted_hours, width=w, standalone=False)), _chain(report)],
                 _CHAIN,
+                opens=True,
             ),
             *against_sections(report.against, top=BRIEF),
             Section("gpus", "Its GPUs", [_gpus(report)], _GPUS, detail=True),
@@ -228,9 +229,9 @@ def _cpus(told: JobstatsSummary | None) -> str:
 def _chain(report: JobReport) -> Table:
     fleet = report.fleet
     losses = fleet.tree.losses(fleet.counted_hours)
-    rows: list[list[Value | Cell]] = [[factor.label, factor.value, factor.value or 0.0, lost] for factor, lost in losses]
-    columns = [Column("from peak"), Column("factor", FACTOR), Column("", BAR), Column("lost, GPU-hours", GPU_HOURS)]
-    total: list[Value | Cell] = ["= OFU", fleet.ofu, fleet.ofu or 0.0, sum(lost for _, lost in losses)]
+    rows: list[list[Value | Cell]] = [[factor.label, factor.value, factor.value or 0.0, lost, factor.whose] for factor, lost in losses]
+    columns = [Column("from peak"), Column("factor", FACTOR), Column("", BAR), Column("lost, GPU-hours", GPU_HOURS), Column("whose work")]
+    total: list[Value | Cell] = ["= OFU", fleet.ofu, fleet.ofu or 0.0, sum(lost for _, lost in losses), ""]
     return Table("chain", columns, [*rows, total] if losses else [], drawn=True)
 
 

@@ -66,7 +66,7 @@ def view(report: TraceReport, *, by: str | None = None, top: int = SHOWN) -> Vie
         lede=[*_lede(report)],
         facts=[*_facts(report)],
         sections=[
-            Section("trees", "Efficiency", [*_trees(report)], _TREES),
+            Section("trees", "Efficiency", [*_trees(report)], _TREES, opens=True),
             *_asked(report, by, top),
             Section("timeline", "Over time", [*_timeline(report)], _TIMELINE),
             Section("bill", "What the loss is made of", [*_bills(report)], _BILL),

@@ -29,7 +29,7 @@ def view(report: WaterfallReport) -> View:
         headline=headline(report),
         basis=report.rests_on,
         sections=[
-            Section("steps", "Step by step", [Picture(lambda width: _picture(report, width)), _chain(report)], _STEPS),
+            Section("steps", "Step by step", [Picture(lambda width: _picture(report, width)), _chain(report)], _STEPS, opens=True),
             Section("closes", "Does it close", [Paragraph(ceiling(report)), Paragraph(closure(report))]),
             Section("sources", "What two sources say", [_disagreements(report)]),
             *([] if report.kernels is None else [waterfall_kernels.section(report.kernels)]),

@@ -17,8 +17,15 @@ def sections_of(view: View) -> Sequence[Section]:
     return [_section(view.findings), *view.sections] if view.findings else view.sections
 
 
+def page_order(view: View) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return the sections of a page's first screen, the findings last of them, and the others, the long ones last."""
+    findings = [_section(view.findings)] if view.findings else []
+    others = sorted((section for section in view.sections if not section.opens), key=lambda section: section.long)
+    return [*(section for section in view.sections if section.opens), *findings], others
+
+
 def _section(findings: Sequence[Finding]) -> Section:
-    parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]], ranked=True)]
+    parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]], ranked=True, folded=True)]
     if (more := len(findings) - MOST) > 0:
         parts.append(Paragraph(f"… {more:,} more; --json has them all"))
     return Section("findings", "What to do first", parts, _HOW, headed=True)

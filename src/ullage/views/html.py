@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from ullage.errors import harmless
-from ullage.views.findings import sections_of
+from ullage.views.findings import page_order
 from ullage.views.markup import Child, Markup, address, element, join, known
 from ullage.views.notation import LONGEST_WORDS
 from ullage.views.page import PageFrame, document, figure
@@ -32,7 +32,7 @@ from ullage.views.view import (
 
 NAME = 100  # characters of a name in a table
 INDENT = "&emsp;"  # of a node under its parent
-_PERCENT = re.compile(r"((?:OFU )?[\d.,]*\d %)")  # a percentage, as words of a line
+_PERCENT = re.compile(r"((?:OFU )?\(?[\d.,]*\d %\)?)")  # a percentage, as words of a line
 _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
@@ -58,19 +58,22 @@ def _nowhere(*_: str) -> None:
 
 
 def _body(view: View, address_of: Address) -> list[Child]:
-    ordered = sorted(sections_of(view), key=lambda section: section.long)
-    drawn = [
-        (section, [made for part in section.parts if (made := part_html(part, address_of=address_of)) is not None]) for section in ordered
-    ]
+    first, others = page_order(view)
     return [
-        _opening(view),
-        [_section(section, parts) for section, parts in drawn if parts],
+        _opening(view, brief=bool(first)),
+        [_section(section, parts, "first") for section in first if (parts := _parts(section, address_of))],
+        *_facts(view),
+        [_section(section, parts) for section in others if (parts := _parts(section, address_of))],
         _section(Section("notes", "Notes", ()), [_listed(view.notes)]) if view.notes else None,
         element("footer", view.closing) if view.closing else None,
     ]
 
 
-def _opening(view: View) -> Markup:
+def _parts(section: Section, address_of: Address) -> list[Markup]:
+    return [made for part in section.parts if (made := part_html(part, address_of=address_of)) is not None]
+
+
+def _opening(view: View, *, brief: bool) -> Markup:
     answer = view.headline
     return element(
         "header",
@@ -83,11 +86,18 @@ def _opening(view: View) -> Markup:
             element("small", _unbroken(f" ({answer.aside})")) if answer.aside else None,
         ),
         element("p", "; ".join(view.basis), class_="how") if view.basis else None,
-        element("p", " ".join(view.lede), class_="lede") if view.lede else None,
+        element("p", _unbroken(" ".join(view.lede)), class_="lede") if view.lede else None,
+        class_="brief" if brief else None,
+    )
+
+
+def _facts(view: View) -> list[Child]:
+    """Return the key figures, and the commands that ask again and ask further."""
+    return [
         element("dl", [_fact(fact) for fact in view.facts], class_="key") if view.facts else None,
         element("p", "The same report: ", element("code", view.command), class_="command") if view.command else None,
         element("p", "Next: ", element("code", view.next_command), class_="command next") if view.next_command else None,
-    )
+    ]
 
 
 def _unbroken(text: str) -> list[Child]:
@@ -100,10 +110,12 @@ def _fact(fact: Fact) -> Markup:
     return element("div", element("dt", fact.name), value)
 
 
-def _section(section: Section, parts: Sequence[Child]) -> Markup:
+def _section(section: Section, parts: Sequence[Child], look: str | None = None) -> Markup:
+    """Return a section under its heading; on the first screen how to read it stands below what is read."""
     heading = element("h2", section.title, id=section.name)
     how = element("p", section.how, class_="how") if section.how else None
-    return element("section", heading, how, parts, aria_labelledby=section.name)
+    body = [parts, how] if look else [how, parts]
+    return element("section", heading, body, aria_labelledby=section.name, class_=look)
 
 
 def part_html(part: Part, heading: str = "h3", address_of: Address = _nowhere) -> Markup | None:
@@ -205,12 +217,11 @@ def _look(column: Column) -> str | None:
 
 def _list(part: ItemList, heading: str, address_of: Address) -> Markup:
     title = element(heading, part.title) if part.title else None
-    return join(
-        [title, element("ol" if part.ranked else "ul", [element("li", _item(item, address_of)) for item in part.items], class_="notes")]
-    )
+    items = [element("li", _item(item, address_of, part.folded)) for item in part.items]
+    return join([title, element("ol" if part.ranked else "ul", items, class_="notes")])
 
 
-def _item(item: Item, address_of: Address) -> list[Child]:
+def _item(item: Item, address_of: Address, folded: bool) -> list[Child]:
     if _SECTION.fullmatch(item.source):
         return [element("a", item.text, href=item.source)]
     link = address(item.source)
@@ -219,7 +230,8 @@ def _item(item: Item, address_of: Address) -> list[Child]:
     lead = [element("strong", f"{item.lead}:"), " "] if item.lead else []
     leads = address_of(*item.leads_to) if item.leads_to else None
     text = item.text if leads is None else element("a", item.text, href=leads)
-    return [*lead, text, *([": ", source] if item.source else []), remarks]
+    said = [*lead, text, *([": ", source] if item.source else [])]
+    return [element("details", element("summary", said), remarks)] if folded and remarks else [*said, remarks]
 
 
 def _listed(notes: Sequence[str]) -> Markup:

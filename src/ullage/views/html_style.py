@@ -18,6 +18,17 @@ h1 small{display:block;margin-top:.6rem;font-size:1.25rem;letter-spacing:0;color
 h1 strong{font-weight:400;color:var(--ofu);white-space:nowrap}
 h1 .long{white-space:normal}
 .whole{white-space:nowrap}
+.brief h1{font-size:clamp(1.8rem,4.6vw,2.6rem);text-wrap:wrap}
+.brief h1 small{margin-top:.25rem;font-size:1.1rem}
+.brief .eyebrow{max-width:none;margin-bottom:.5rem}
+.brief .lede{max-width:none;font-size:1.15rem;margin-top:.6rem}
+main:has(>.brief){padding-top:clamp(1.2rem,3vw,2.2rem)}
+section.first{margin-top:1.5rem}
+.first h2{font-size:1.3rem}
+.first figure,.first .scroll{margin-top:.5rem}
+.first .how{font-size:.875rem;line-height:1.45;max-width:none;margin:.3rem 0 0}
+.first ol.notes{max-width:none;margin:.4rem 0;font-size:.925rem}
+.first ol.notes>li{margin:.15rem 0}
 h2{font-size:1.75rem;letter-spacing:-.005em}
 h3{font-size:1rem;font-weight:600;margin:2.25rem 0 .5rem}
 p{max-width:42rem;margin:.6rem 0;text-wrap:pretty}
@@ -33,6 +44,7 @@ border:solid var(--rule);border-width:1px 0}
 .key dd{margin:.1rem 0 0;font:1.6rem/1.25 SERIF}
 .key small{display:block;font:.875rem/1.4 SANS;color:var(--muted)}
 .command{margin:1.6rem 0 0;color:var(--muted);font-size:.875rem}
+.command+.command{margin-top:.3rem}
 code{font:.875em/1.5 ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;overflow-wrap:anywhere;color:var(--ink)}
 section{margin-top:clamp(3.5rem,8vw,5.5rem)}
 figure{margin:1.8rem 0 0}
@@ -60,6 +72,8 @@ th[aria-sort=descending] button::after{content:"\\00a0↓"}
 .more{color:var(--muted);font-size:.875rem}
 .notes{padding-left:1.1rem;max-width:42rem}
 .notes li{margin:.5rem 0}
+.notes details>ul{padding-bottom:.5rem}
+.notes summary{cursor:pointer}
 .notes strong{display:inline-block;font-weight:600}
 .notes strong::first-letter{text-transform:uppercase}
 .notes ul{list-style:none;padding:0;margin:.15rem 0 0;color:var(--muted);font-size:.875rem;line-height:1.5}
@@ -109,6 +123,7 @@ thead th{overflow-wrap:normal!important}
 td.words{min-width:7em!important}
 .tools,.pointer,.heat .more,.heat details{display:none}
 thead button{display:contents}
+.notes details::details-content{content-visibility:visible;height:auto}
 thead button::after{content:none!important}
 }
 """

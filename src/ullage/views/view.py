@@ -154,12 +154,14 @@ class Item:
 
 @dataclass(frozen=True)
 class ItemList:
-    """A list under a title of its own, if it has one. What is `detail` a terminal leaves out; what is `ranked` a page numbers."""
+    """A list under a title of its own, if it has one. What is `detail` a terminal leaves out; what is `ranked` a page numbers, and of what
+    is `folded` it shows remarks when they are asked for."""
 
     items: Sequence[Item]
     title: str = ""
     detail: bool = False
     ranked: bool = False
+    folded: bool = False
 
 
 Part = Table | Picture | Paragraph | ItemList
@@ -170,7 +172,8 @@ class Section:
     """What belongs together under a heading: `how` says how to read it.
 
     A terminal shows headings only where they are asked for (`headed`): tables speak for themselves. What is `detail` it
-    leaves out. On a page a section that is `long` comes after all that are not.
+    leaves out. On a page one that `opens` it stands on the first screen, before the findings, and a section that is `long` comes after all
+    that are not.
     """
 
     name: str
@@ -180,6 +183,7 @@ class Section:
     detail: bool = False
     long: bool = False
     headed: bool = False
+    opens: bool = False
 
 
 @dataclass(frozen=True)

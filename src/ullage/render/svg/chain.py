@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.fleet import FleetReport
-from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, caption, extent, line, picture, text, wrap
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, caption, extent, fit, line, picture, text, wrap
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import UNKNOWN, factor, hours, part_read, percent
 
-PLOT = 260.0
+PLOT, TOP = 170.0, 44.0
+LEAST = 60.0  # pixels of a column; a picture that is too narrow for them puts the steps in rows instead
+ROW = 42.0
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A bar from one level to another, what stands below it and the two lines above it."""
+    """A bar from one level to another, what stands below it and whose work it is, and the two lines above it."""
 
     label: str
     start: float
@@ -23,6 +27,7 @@ class _Step:
     value: str
     cost: str
     colour: str
+    whose: str = ""
 
 
 def of_fleet(report: FleetReport) -> str:
@@ -34,39 +39,55 @@ def of_fleet(report: FleetReport) -> str:
 def waterfall(tree: TelemetryTree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True, caveat: str = "") -> Markup:
     """Return the picture of a telemetry tree over `gpu_hours`: from full down to OFU, a falling step for each factor.
 
-    A step's height is the share of all GPU-hours that it takes; a factor above 1 (a clock above the one that the peak is
-    stated at) rises. A merged factor says so in its label. Factors that are not known are named and take nothing. A `caveat`
-    stands below.
+    A step's height is the share of all GPU-hours that it takes, and below its name stands whose work it is; a factor above 1 (a clock
+    above the one that the peak is stated at) rises. A merged factor says so in its label. Factors that are not known are named and take
+    nothing. A `caveat` stands below. A narrow picture has a row for each step instead of a column.
     """
     steps = _steps(tree, gpu_hours)
-    column = float(width) / len(steps)
-    size = SIZE if column > 90 else SMALL - 1
-    labels = [wrap(step.label, column - 2, size) for step in steps]
-    top = 44.0
-    below = top + PLOT + 20
-    up = Scale(0.0, max(1.0, *(max(step.start, step.end) for step in steps)), top + PLOT, top)
-    height = below + max((len(lines) for lines in labels), default=1) * (size + 4) + 6
     unknown = [f.label for f in tree.factors if known(f.value) is None]
     remarks = [*([f"not known: {', '.join(unknown)}"] if unknown else []), *([caveat] if caveat else [])]
-    height += 22 * len(remarks)
+    body, height = (_rows if width / len(steps) < LEAST else _columns)(steps, width)
     return picture(
         "waterfall",
         "Where the shortfall goes, in GPU-hours",
         _described(steps, unknown) + (f" It is {caveat}." if caveat else ""),
-        (width, height),
-        [
-            _drawn(step, steps[number + 1] if number + 1 < len(steps) else None, column * number, column, up, size)
-            for number, step in enumerate(steps)
-        ],
-        [
-            text(column * (n + 0.5), below + r * (size + 4), row, anchor="middle", size=size)
-            for n, lines in enumerate(labels)
-            for r, row in enumerate(lines)
-        ],
-        line(0, up(0.0), width, up(0.0), "muted"),
-        [caption(0, height - 8 - 22 * row, remark) for row, remark in enumerate(reversed(remarks))] or None,
+        (width, height + 22 * len(remarks)),
+        body,
+        [caption(0, height + 14 + 22 * row, remark) for row, remark in enumerate(remarks)] or None,
         standalone=standalone,
     )
+
+
+def _columns(steps: Sequence[_Step], width: int) -> tuple[list[Markup], float]:
+    """Return a column for each step, and how high the picture is."""
+    column, up = width / len(steps), Scale(0.0, _highest(steps), TOP + PLOT, TOP)
+    size, below = SIZE if column > 90 else SMALL - 1, TOP + PLOT + 20
+    words = [(wrap(step.label, column - 2, size), wrap(step.whose, column - 2, size - 1)) for step in steps]
+    body = [_column(step, after, column * n, column, up, size) for n, (step, after) in enumerate(zip_longest(steps, steps[1:]))]
+    body += [row for n, (names, owners) in enumerate(words) for row in _below(names, owners, column * (n + 0.5), below, size)]
+    height = below + max(len(names) + len(owners) for names, owners in words) * (size + 4) + 6
+    return [*body, line(0, up(0.0), width, up(0.0), "muted")], height
+
+
+def _rows(steps: Sequence[_Step], width: int) -> tuple[list[Markup], float]:
+    """Return a row for each step, for a phone: what it is, whose work and what it costs, above a bar on the scale from 0 to full."""
+    across, body = Scale(0.0, _highest(steps), 0.0, width), []
+    for number, step in enumerate(steps):
+        y, amount = number * ROW, f"{step.value} \u2002{step.cost}"
+        label, left = fit(step.label, width * 0.6, SMALL), across(min(step.start, step.end))
+        room = width - extent(label, SMALL) - extent(amount, SMALL) - 24
+        body += [
+            text(0, y + 14, label, size=SMALL),
+            text(extent(label, SMALL) + 8, y + 14, fit(step.whose, room, SMALL - 1), colour="muted", size=SMALL - 1),
+            text(width, y + 14, amount, anchor="end", bold=True, size=SMALL),
+            box(0, y + 20, width, 14, "full"),
+            box(left, y + 20, max(across(max(step.start, step.end)) - left, 1.5), 14, step.colour or "unknown"),
+        ]
+    return body, len(steps) * ROW
+
+
+def _highest(steps: Sequence[_Step]) -> float:
+    return max(1.0, *(max(step.start, step.end) for step in steps))
 
 
 def _steps(tree: TelemetryTree, gpu_hours: float) -> list[_Step]:
@@ -76,7 +97,7 @@ def _steps(tree: TelemetryTree, gpu_hours: float) -> list[_Step]:
         value = step.value or 0.0
         colour = "loss" if value <= 1 else "gain"
         cost = f"{'−' if lost >= 0 else '+'}{hours(abs(lost))}" if known(lost) is not None else UNKNOWN
-        steps.append(_Step(step.label, level, level * value, f"× {factor(value)}", cost, colour))
+        steps.append(_Step(step.label, level, level * value, f"× {factor(value)}", cost, colour, step.whose))
         level *= value
     ofu = known(tree.ofu)
     kept = known(gpu_hours * ofu) if ofu is not None else None
@@ -86,7 +107,13 @@ def _steps(tree: TelemetryTree, gpu_hours: float) -> list[_Step]:
     ]
 
 
-def _drawn(step: _Step, after: _Step | None, x: float, column: float, up: Scale, size: int) -> Markup:
+def _below(names: Sequence[str], owners: Sequence[str], x: float, y: float, size: int) -> list[Markup]:
+    """Return the lines below a bar: what it is, then whose work, smaller."""
+    rows = [(name, "ink", size) for name in names] + [(owner, "muted", size - 1) for owner in owners]
+    return [text(x, y + n * (size + 4), words, anchor="middle", colour=colour, size=high) for n, (words, colour, high) in enumerate(rows)]
+
+
+def _column(step: _Step, after: _Step | None, x: float, column: float, up: Scale, size: int) -> Markup:
     gap = column * 0.11
     high, low = up(max(step.start, step.end)), up(min(step.start, step.end))
     middle = x + column / 2

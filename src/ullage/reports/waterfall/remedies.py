@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ullage.metrics.telemetry import WHOSE
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -51,7 +53,7 @@ THROTTLE = "https://docs.nvidia.com/datacenter/dcgm/3.1/dcgm-api/dcgm-api-field-
 
 OWNERS: dict[str, Owner] = {
     "load_balance": Owner(
-        "the scheduler, the sharding",
+        WHOSE["load_balance"],
         "some GPUs compute longer than others, which wait for them",
         (
             Remedy("give every rank as many tokens: sequences of unequal length make ranks wait for the longest", TUNING),
@@ -79,7 +81,7 @@ OWNERS: dict[str, Owner] = {
         ),
     ),
     "sm_fill": Owner(
-        "kernel size",
+        WHOSE["sm_fill"],
         "kernels too small to give every SM work, or last waves that fill few",
         (
             Remedy(
@@ -89,7 +91,7 @@ OWNERS: dict[str, Owner] = {
         ),
     ),
     "tensor_issue": Owner(
-        "kernel quality, memory-bound time",
+        WHOSE["tensor_issue"],
         "SMs hold work while their tensor pipes rest: elementwise work, memory traffic, products too small to feed them",
         (
             Remedy(
@@ -123,7 +125,7 @@ OWNERS: dict[str, Owner] = {
         ),
     ),
     "clock": Owner(
-        "power, cooling",
+        WHOSE["clock"],
         "the SM clock under load lies below the clock that the peak is stated at",
         (
             Remedy(
