@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +20,12 @@ from ullage.metrics.host import HOST, host_tree
 from ullage.metrics.instructions import host_instructions
 from ullage.metrics.metric import METRICS, ratio
 from ullage.metrics.ofu import counted_units, sampled_ofu
-from ullage.metrics.telemetry import chain, credible, step_losses, tree
+from ullage.metrics.telemetry import LABELS, WHOSE, chain, credible, step_losses, tree
 from ullage.metrics.tree import Node, widened
+from ullage.reports.waterfall import remedies
 from ullage.totals import Factors, HostTotals
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize("name", list(METRICS))
@@ -32,6 +36,15 @@ def test_every_metric_has_a_unit_a_source_a_page_and_an_example(name):
     assert metric.summary.endswith(".") or metric.summary.endswith(":")
     assert doctest.DocTestFinder().find(metric.function)[0].examples
     assert metric.equation
+
+
+def test_the_guide_says_whose_work_each_factor_is_as_reports_do():
+    rows = (
+        line.split(" | ") for line in (DOCS / "fleet-report.md").read_text().splitlines() if line.startswith("| ") and line.count("|") == 4
+    )
+    said = {row[0].removeprefix("| "): row[2].removesuffix(" |") for row in rows}
+    assert {LABELS[name]: whose for name, whose in WHOSE.items()}.items() <= said.items()
+    assert {*WHOSE} == {*LABELS} and all(remedies.OWNERS[name].whose == whose for name, whose in WHOSE.items() if name in remedies.OWNERS)
 
 
 def test_every_module_of_the_folder_is_loaded_by_the_registry():

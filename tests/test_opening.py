@@ -84,7 +84,7 @@ def test_parts_of_one_job_are_a_waterfall(inputs):
 def test_a_text_and_nothing_are_refused_each_with_what_to_do(tmp_path):
     text = tmp_path / "notes"
     text.write_text("dear diary\n")
-    with pytest.raises(UllageError, match="nobody can tell what"):
+    with pytest.raises(UllageError, match="no reader recognises what"):
         opening_of([str(text)])
     with pytest.raises(UllageError, match="there is no file or folder"):
         opening_of([str(tmp_path / "nowhere")])

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.errors import UllageError, UnreadableError, harmless, public
+from ullage.errors import NoSampleError, UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.attribute import JobsSeen, attribute, note_seen
@@ -87,7 +87,8 @@ def opened(
             if gap_ms is not None:
                 problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
             rolled = place.rolled(options.since, options.until) if isinstance(place, Store) else None
-            yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems, rolled)
+            with _saying_what_there_is(place):
+                yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems, rolled)
         return
     if engine != DUCKDB and store is None:
         raise UllageError(f"{engine} asks a store, or Parquet files of settled samples", "--store FOLDER keeps what is read in one")
@@ -100,6 +101,21 @@ def opened(
                 kept.roll_up(options.progress)
             rolled = kept.rolled(options.since, options.until)
             yield Intake(kept.samples(), pa.concat_tables([*records, kept.jobs()]), problems, rolled)
+
+
+@contextmanager
+def _saying_what_there_is(place: Store | SettledFiles) -> Iterator[None]:
+    """Add to the error that a window has no sample from when to when the place has some."""
+    try:
+        yield
+    except NoSampleError as error:
+        if (window := place.window()) is None:
+            raise
+        raise NoSampleError(error.problem, f"the samples lie between {_utc(window[0])} and {_utc(window[1])}; {error.hint}") from None
+
+
+def _utc(time: int) -> str:
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _with_margin(options: Options, margin_ms: int) -> Options:
@@ -117,7 +133,7 @@ def _check_window(options: Options) -> None:
         if time is not None and not EARLIEST <= time < LATEST:
             raise UllageError(f"{time:,} ms since 1970 is not a time of the calendar", "give a time between the years 1 and 9999")
     if options.since is not None and options.until is not None and options.since >= options.until:
-        start, end = (datetime.fromtimestamp(t / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for t in (options.since, options.until))
+        start, end = map(_utc, (options.since, options.until))
         raise UllageError(f"the window is empty: it begins at {start} and ends at {end}", "--since must lie before --until")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 
 import ullage
 from ullage.cli import cli
+from ullage.errors import NoSampleError
 
 FORMATS = ("parquet", "csv", "exposition", "prometheus", "acme", "dmon")
 
@@ -204,3 +207,17 @@ def test_an_empty_window_says_so(fleet):
     words, _ = given(fleet, "parquet")
     with pytest.raises(ullage.UllageError, match="no sample"):
         ullage.fleet(words[0], since=0, until=1000)
+
+
+def test_where_samples_are_stored_an_empty_window_says_from_when_to_when(fleet, tmp_path):
+    words, _ = given(fleet, "parquet")
+    store = str(tmp_path / "store")
+    first, last = (ullage.fleet(words[0], store=store).window[end] for end in (0, 1))
+    for asked in (lambda: ullage.fleet(store, since=0, until=1000), lambda: ullage.watch(store, since=0, until=1000)):
+        with pytest.raises(NoSampleError) as error:
+            asked()
+        between = re.search(r"the samples lie between (\S+) and (\S+);", error.value.hint)
+        started, ended = (datetime.fromisoformat(text).timestamp() * 1000 for text in between.groups())
+        assert first <= started <= first + 600_000 and last - 600_000 <= ended <= last + 600_000
+    with pytest.raises(NoSampleError, match="there is nothing to compare with in"):
+        ullage.fleet(store, against="3650d")

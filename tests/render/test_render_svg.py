@@ -166,12 +166,12 @@ def test_a_long_name_keeps_both_ends() -> None:
 
 
 def test_each_factor_takes_its_share_of_what_is_left() -> None:
-    # 1,000 GPU-hours: × 0.8 leaves 800 (−200), × 0.5 leaves 400 (−400); OFU 0.4 of 260 px is 104 px
+    # 1,000 GPU-hours: × 0.8 leaves 800 (−200), × 0.5 leaves 400 (−400); OFU 0.4 of 170 px is 68 px
     chain_of_two = TelemetryTree(0.4, (Factor("activity", "activity", 0.8, ("activity",)), Factor("clock", "clock", 0.5, ("clock",))))
     drawn = waterfall(chain_of_two, 1000.0)
     assert [w for w in words(drawn) if w[0] in "×−"] == ["× 0.80", "−200", "× 0.50", "−400"]
-    assert [r["height"] for r in rectangles(drawn, "loss")] == [52.0, 104.0]
-    assert [r["height"] for r in rectangles(drawn, "ofu")] == [104.0]
+    assert [r["height"] for r in rectangles(drawn, "loss")] == [34.0, 68.0]
+    assert [r["height"] for r in rectangles(drawn, "ofu")] == [68.0]
 
 
 def test_a_clock_above_the_stated_one_rises() -> None:
@@ -194,8 +194,19 @@ def test_an_unknown_factor_is_named_and_takes_nothing() -> None:
 
 
 def test_a_column_too_narrow_for_millions_says_them_short() -> None:
-    drawn = words(waterfall(chain(0.3), 987_654_321.0, width=NARROW))
+    drawn = words(waterfall(chain(0.3), 987_654_321.0, width=560))
     assert any(w.startswith("−") and w.endswith(" M") for w in drawn)
+
+
+@pytest.mark.parametrize(("width", "in_rows"), [(359, True), (360, False)])
+def test_a_picture_with_too_little_room_for_columns_has_a_row_for_each_step_and_says_the_same(width: int, in_rows: bool) -> None:
+    # peak, four factors and OFU: six columns, of which each has room from 60 px on
+    made = TelemetryTree(0.28, (*(Factor(name, name, 0.7, (name,)) for name in ("held_idle", "activity", "clock", "sm_fill")),))
+    drawn, wide = waterfall(made, 1000.0, width=width), waterfall(made, 1000.0)
+    assert len(rectangles(drawn, "full")) == (6 if in_rows else 0)
+    lost = [w for w in words(wide) if w[0] in "−"]
+    assert [w.split()[-1] for w in words(drawn) if "−" in w] == lost == ["−300", "−210", "−147", "−103"]
+    assert "power, cooling" in " ".join(words(drawn)) and len(rectangles(drawn, "loss")) == 4
 
 
 # -- the ledger and trust ---------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def test_two_models_for_one_job_are_refused(made):
 
 def test_a_file_that_is_nothing_of_this_is_named(tmp_path):
     (tmp_path / "a.bin").write_bytes(b"\x00\x01\x02")
-    assert problem(tmp_path / "a.bin").startswith("nobody can tell what")
+    assert problem(tmp_path / "a.bin").startswith("no reader recognises what")
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_a_folder_of_nothing_is_told_after_a_look_at_its_first_files(tmp_path, m
         (tmp_path / f"{number:02}.bin").write_bytes(b"\x00")
     looked: list[str] = []
     monkeypatch.setattr("ullage.reports.waterfall.inputs.head", lambda path: looked.append(path.name) or b"\x00")
-    with pytest.raises(UllageError, match="nobody can tell what the folder"):
+    with pytest.raises(UllageError, match="no reader recognises what the folder"):
         kind(str(tmp_path))
     assert len(looked) == 50
 

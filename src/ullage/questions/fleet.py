@@ -188,7 +188,7 @@ def _beside(report: FleetReport, other: OtherReport, question: FleetQuestion) ->
         try:
             compared = fleet(taken.samples, taken.jobs, asked_of, taken.problems.lines(), taken.rolled)
         except UllageError as error:
-            raise UllageError(f"there is nothing to compare with in {named}: {error.problem}", error.hint) from error
+            raise type(error)(f"there is nothing to compare with in {named}: {error.problem}", error.hint) from error
         made = beside(report, compared, named)
         if taken.problems.complete:
             return made

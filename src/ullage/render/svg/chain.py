@@ -78,7 +78,9 @@ def _rows(steps: Sequence[_Step], width: int) -> tuple[list[Markup], float]:
         room = width - extent(label, SMALL) - extent(amount, SMALL) - 24
         body += [
             text(0, y + 14, label, size=SMALL),
-            text(extent(label, SMALL) + 8, y + 14, fit(step.whose, room, SMALL - 1), colour="muted", size=SMALL - 1),
+            text(
+                extent(label, SMALL) + 8, y + 14, fit(step.whose, room, SMALL - 1) if room > LEAST else "", colour="muted", size=SMALL - 1
+            ),
             text(width, y + 14, amount, anchor="end", bold=True, size=SMALL),
             box(0, y + 20, width, 14, "full"),
             box(left, y + 20, max(across(max(step.start, step.end)) - left, 1.5), 14, step.colour or "unknown"),

@@ -87,7 +87,7 @@ def _of_folder(folder: Path) -> Kind:
         return "log"
     telemetry, trace = (max((score[n] for score in scores), default=0) for n in (0, 1))
     if not telemetry and not trace:
-        raise UllageError(f"nobody can tell what the folder {harmless(str(folder))} holds", _TAKES)
+        raise UllageError(f"no reader recognises what the folder {harmless(str(folder))} holds", _TAKES)
     return "trace" if trace > telemetry else "telemetry"
 
 
@@ -104,7 +104,7 @@ def _of_file(path: Path) -> Kind:
     if max(telemetry, trace) < SURE and (found := _listed(path) or ("log" if is_log(path) else None)) is not None:
         return found
     if not telemetry and not trace:
-        raise UllageError(f"nobody can tell what {harmless(str(path))} holds", _TAKES)
+        raise UllageError(f"no reader recognises what {harmless(str(path))} holds", _TAKES)
     return "trace" if trace > telemetry else "telemetry"
 
 
