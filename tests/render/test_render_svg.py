@@ -194,7 +194,7 @@ def test_an_unknown_factor_is_named_and_takes_nothing() -> None:
 
 
 def test_a_column_too_narrow_for_millions_says_them_short() -> None:
-    drawn = words(waterfall(chain(0.3), 987_654_321.0, width=560))
+    drawn = words(waterfall(chain(0.3), 98_765_432_100.0, width=560))
     assert any(w.startswith("−") and w.endswith(" M") for w in drawn)
 
 

@@ -73,7 +73,7 @@ def _rows(steps: Sequence[_Step], width: int) -> tuple[list[Markup], float]:
     """Return a row for each step, for a phone: what it is, whose work and what it costs, above a bar on the scale from 0 to full."""
     across, body = Scale(0.0, _highest(steps), 0.0, width), []
     for number, step in enumerate(steps):
-        y, amount = number * ROW, f"{step.value} \u2002{step.cost}"
+        y, amount = number * ROW, f"{step.value}, {step.cost}"
         label, left = fit(step.label, width * 0.6, SMALL), across(min(step.start, step.end))
         room = width - extent(label, SMALL) - extent(amount, SMALL) - 24
         body += [
