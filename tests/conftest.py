@@ -18,10 +18,6 @@ from hypothesis import settings
 from tests import seeds
 from ullage.tables import SETTLED
 
-# machines that run these tests are shared: a slow example is no failure
-settings.register_profile("shared", deadline=None)
-settings.load_profile("shared")
-
 # a shell that starts these tests in the background has them ignore Ctrl-C, and so would every command that they start
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,8 +30,10 @@ os.environ.setdefault("ULLAGE_CPU_CLOCK", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let drawn tests know whether the long ones run too."""
+    """Let drawn tests know whether the long ones run too, and Hypothesis that machines are shared: a slow example is no failure."""
     seeds.long_run = config.option.markexpr != "not full"
+    settings.register_profile("shared", deadline=None, max_examples=seeds.examples(50, 100))
+    settings.load_profile("shared")
 
 
 @pytest.hookimpl(wrapper=True)
