@@ -35,12 +35,13 @@ from ullage.tables import samples
 
 Array = npt.NDArray[np.float64]
 
-# thresholds of the detector were chosen on those of development and assessment; those of fresh and unseen play no part in it, and judge it
+# thresholds of the detector were chosen on those of development, assessment and review; fresh and unseen play no part in it, and judge it
 SEEDS = {
     "development": range(1_000, 1_300),
     "assessment": range(2_000, 2_300),
+    "review": range(4_000, 4_200),
     "fresh": range(3_000, 3_300),
-    "unseen": range(4_000, 4_300),
+    "unseen": range(5_000, 5_300),
 }
 
 EPOCH_MS = 1_764_115_200_000

@@ -1,9 +1,9 @@
 """Which planted faults show in time at all: an oracle that knows the kind, the GPUs and the time of a fault of `blind_fleets`.
 
 The oracle knows in which counter a fault of this kind shows, looks only at the faulty GPUs and only at the readings from the onset to
-the limit, and compares their mean with stretches of equal length of the job's healthy GPUs. It finds the fault if the mean is above 99 of
-100 of these. It need not say who is slow, why, or when: no detector can know so much, so a fault that the oracle does not find in time
-shows too little by then.
+the limit, and compares them with stretches of equal length of the job's healthy GPUs while the job works. It finds the fault if their mean,
+or the last of them, is above 99 of 100 of these. It need not say who is slow, why, or when. It looks at one counter, so a detector that
+looks at several may find what it does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy.typing as npt
 from blind_fleets import EPOCH_MS, LATE, THROTTLING, BlindFleet, PlantedFault
 
 Array = npt.NDArray[np.float64]
-Course = tuple[Array, Array]  # when a GPU was read (s), and what it showed
+Course = tuple[Array, Array, Array]  # when a GPU was read (s), what it showed, and whether its job worked
+WORKS = 0.45  # of a GPU's usual tensor activity: below it its job pauses
 SURE = 0.99  # of the stretches of healthy GPUs
 
 
@@ -26,16 +27,25 @@ def finds_in_time(fleet: BlindFleet, fault: PlantedFault, scrapes: int, seconds:
     struck = [_means(courses[gpu], fault, scrapes, seconds) for gpu in fault.gpus if gpu in courses]
     if fault.kind == "NVLink":  # healthy links send nothing again
         return any(len(after) and after.sum() > 0 for after, _ in struck)
-    known = [float(after.mean() - (np.median(before) if len(before) else 0)) for after, before in struck if len(after)]
-    length = max((len(after) for after, _ in struck), default=0)
-    healthy = [_stretches(values, length) for gpu, (_, values) in courses.items() if gpu not in fault.gpus]
-    pieces = np.concatenate([*healthy, np.empty(0)])
-    return bool(known) and len(pieces) > 0 and float(np.mean(known)) > float(np.quantile(pieces, SURE))
+    seen = [(after, before) for after, before in struck if len(after)]
+    if not seen:
+        return False
+    usual = [np.median(before) if len(before) else 0.0 for _, before in seen]
+    mean = np.mean([after.mean() - level for (after, _), level in zip(seen, usual, strict=True)])
+    last = np.mean([after[-1] - level for (after, _), level in zip(seen, usual, strict=True)])
+    healthy = [course for gpu, course in courses.items() if gpu not in fault.gpus]
+    return bool(mean > _highest(healthy, max(len(after) for after, _ in seen)) or last > _highest(healthy, 1))
+
+
+def _highest(courses: list[Course], length: int) -> float:
+    """Return what 99 of 100 stretches of a length stay below; infinite where there are none."""
+    pieces = np.concatenate([*(_stretches(values[works > 0], length) for _, values, works in courses), np.empty(0)])
+    return float(np.quantile(pieces, SURE)) if len(pieces) else np.inf
 
 
 def _means(course: Course, fault: PlantedFault, scrapes: int, seconds: float) -> tuple[Array, Array]:
     """Return what a faulty GPU showed after the onset, to the limit, and what it showed before it was faulty."""
-    times, values = course
+    times, values, _ = course
     after = np.flatnonzero(times > fault.onset)
     limit = max(scrapes, int(np.count_nonzero(times[after] <= fault.onset + seconds)))
     return values[after[:limit]], values[times < fault.first]
@@ -59,15 +69,16 @@ def _courses(fleet: BlindFleet, fault: PlantedFault) -> dict[tuple[str, str], Co
     keys = list(zip(column["model"][own].tolist(), column["gpu"][own].tolist(), strict=True))
     known = np.isfinite(shown)
     rows = {key: np.flatnonzero(known & np.array([key == one for one in keys])) for key in set(keys)}
-    return {key: (times[at], shown[at]) for key, at in rows.items() if len(at)}
+    tensor = column["tensor_active"][own].astype(float)
+    return {key: (times[at], shown[at], tensor[at] > WORKS * np.median(tensor[at])) for key, at in rows.items() if len(at)}
 
 
 def _beside(courses: dict[tuple[str, str], Course]) -> dict[str, Course]:
     """Return each GPU's course beside the median of the others of its model at the same times; itself where there are no others."""
     beside = {}
-    for (model, gpu), (times, values) in courses.items():
-        others = [np.interp(times, *course) for key, course in courses.items() if key[0] == model and key[1] != gpu]
-        beside[gpu] = (times, values - (np.median(others, axis=0) if others else 0))
+    for (model, gpu), (times, values, works) in courses.items():
+        others = [np.interp(times, course[0], course[1]) for key, course in courses.items() if key[0] == model and key[1] != gpu]
+        beside[gpu] = (times, values - (np.median(others, axis=0) if others else 0), works)
     return beside
 
 

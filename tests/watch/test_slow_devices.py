@@ -9,7 +9,7 @@ import pytest
 
 from ullage.reports.watch.device_peers import JobReadings
 from ullage.reports.watch.job_pauses import QUIET, RESTS, job_pauses
-from ullage.reports.watch.slow_devices import SlowSpell, slow_devices
+from ullage.reports.watch.slow_devices import BUSIER, FROM_START, LASTING, SlowSpell, slow_devices
 
 SECONDS, GPUS, LATE = 200, 4, 3
 BEGINS = 120  # the second from which something happens
@@ -73,6 +73,27 @@ def test_who_writes_a_checkpoint_for_longer_than_the_others_is_none() -> None:
 def test_two_that_rest_in_turn_as_with_a_slow_disk_are_none() -> None:
     turns = resting(healthy(), 2, list(range(BEGINS, SECONDS - 1, 12)))
     assert spells(resting(turns, LATE, list(range(BEGINS + 6, SECONDS - 1, 12)))) == []
+
+
+def test_where_the_fault_of_another_ends_none_is_blamed() -> None:
+    # half a minute each: for 45 windows the second GPU computes longer; then it does not, and both do 6 % less for a reason that both share
+    readings = healthy(2)
+    sm, tensor = readings.sm.copy(), readings.tensor.copy()
+    sm[:, 0] *= 1.03
+    sm[10:55, 1] *= 1.4
+    tensor[10:55] *= 0.9
+    sm[55:] *= 0.975
+    tensor[55:] *= 0.9 * 0.94
+    found = slow_devices(replace(readings, sm=sm, tensor=tensor), 30.0)
+    assert {one.device for one in found} == {1}
+
+
+@pytest.mark.parametrize(("share", "found"), [(LASTING - 0.1, []), (LASTING + 0.1, [FROM_START - 1])])
+def test_one_that_computes_longer_from_the_start_must_do_so_by_more(share: float, found: list[int]) -> None:
+    readings = healthy()
+    sm = readings.sm.copy()
+    sm[:, LATE] *= np.exp(share * BUSIER)
+    assert [one.found for one in slow_devices(replace(readings, sm=sm), 30.0)] == found
 
 
 @pytest.mark.parametrize(("activity", "pauses"), [(RESTS - 0.01, True), (RESTS + 0.01, False)])

@@ -38,6 +38,8 @@ EQUAL_WORK = 0.06  # log
 RESTING_BRIEFLY = 0.08  # where ten seconds are averaged
 BEGUN = {"clock": 0.9, "busy": 0.3, "late": 0.3, "link": 0.3}  # of these in the window before: a part of it, where a fault begins inside
 AT_ONCE = {"clock": 3.0, "busy": 2.5, "late": np.inf, "link": 1.0}  # where one window is enough; a rank may rest once for as long
+LASTING = 1.4  # times as much where there is no past to compare with: a rank whose sequences are longer for good shows a little of it
+OWN_CHANGE = 0.5  # of these beside its own past: others that change, as where a fault of theirs ends, make a device differ from them too
 NOISES = 4.0  # times the usual deviation of what a device shows
 NO_REST = 0.03  # of engine or SM activity: less than any rest that counts
 OUTSTANDING = 1.5  # times the rests of the others: with a slow disk all rest, one after the other
@@ -174,7 +176,10 @@ class _Level:
 
 @dataclass(frozen=True)
 class _JobLevels:
-    """What the devices of a job show: each measure beside the others and beside its own past; over windows averaged `width` at a time."""
+    """What the devices of a job show: each measure beside the others and beside its own past; over windows averaged `width` at a time.
+
+    `others_engine` is that of the others; `sm`, `own_clock` and `own_busy` (log) are beside its own past alone.
+    """
 
     job: _JobWork
     tensor: _Level
@@ -183,6 +188,8 @@ class _JobLevels:
     engine: _Level
     others_engine: _Level
     sm: _Level
+    own_clock: _Level
+    own_busy: _Level
     beside: BesidePeers
     width: int
     long: int
@@ -203,6 +210,8 @@ def _job_levels(beside: BesidePeers, smooth: dict[str, Array], width: int, long:
         engine=level(beside.engine),
         others_engine=level(beside.others_engine),
         sm=level(np.log(smooth["sm"])),
+        own_clock=level(np.log(smooth["clock"])),
+        own_busy=level(np.log(smooth["sm"] / smooth["tensor"])),
         beside=beside,
         width=width,
         long=long,
@@ -226,8 +235,9 @@ def _clock_sign(shown: _JobLevels) -> _Sign:
     far = -clock.over > 3 * LOWER_CLOCK  # and busy at such a clock: nothing else is so slow
     fewer |= far & (clock.values < -2 * LOWER_CLOCK) & waited & (shown.engine.values > -NO_REST)
     sure = np.maximum(tensor.over / tensor.noise, -clock.over / clock.noise) >= NOISES
+    sure &= shown.own_clock.over < -OWN_CHANGE * LOWER_CLOCK
     changed = sure & job.training & ((job.least < LESS_WORK) | far) & fewer & (shown.waiting | (-clock.over > 1.5 * LOWER_CLOCK))
-    lasting = (clock.highest < -LOWER_CLOCK) & (tensor.lowest > MORE_CYCLES)
+    lasting = (clock.highest < -LASTING * LOWER_CLOCK) & (tensor.lowest > MORE_CYCLES)
     lasting &= tensor.highest + tensor.lowest + clock.highest + clock.lowest < 2 * LOWER_CLOCK
     usual = np.where(new, 0, -clock.usual / LOWER_CLOCK)
     return _Sign(-clock.values / LOWER_CLOCK, usual, changed | unlike, lasting, np.exp(tensor.excess(lasting)))
@@ -238,9 +248,11 @@ def _busy_sign(shown: _JobLevels) -> _Sign:
     # but so have its siblings
     tensor, busy, engine, apart = shown.tensor, shown.busy, shown.engine, shown.beside.apart
     equal = (tensor.over > -_slack(tensor)) & (tensor.over < _slack(tensor) + 0.5 * busy.over)
-    beyond = (busy.values > 0) & (shown.clock.values < LOWER_CLOCK) & (shown.sm.over > -NO_REST)
+    beyond = (
+        (busy.values > 0) & (shown.own_busy.over > OWN_CHANGE * BUSIER) & (shown.clock.values < LOWER_CLOCK) & (shown.sm.over > -NO_REST)
+    )
     changed = (busy.over >= NOISES * busy.noise) & shown.job.slower & equal & beyond & ((engine.over < NO_REST) | apart)
-    lasting = (busy.lowest > BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | apart)
+    lasting = (busy.lowest > LASTING * BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | apart)
     lasting |= (busy.new_lowest > 2 * BUSIER) & _new_level(tensor) & ((engine.new_lowest < NO_REST) | apart)
     return _Sign(busy.values / BUSIER, busy.usual / BUSIER, changed, lasting, np.exp(busy.excess(lasting)))
 
