@@ -40,7 +40,7 @@ imports: $(VENV)/.dev
 
 # asserts are rewritten, which takes ten seconds of each worker, only to say what failed: those tests run once more for that
 unit: $(VENV)/.dev
-	@$(BIN)/python -m compileall -q src  # once, and not again in each program that tests start where Python may write no bytecode
+	@$(BIN)/python -m compileall -q src tests gpu  # once, and not again in each worker, and each program that tests start where Python may write no bytecode
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not full" --assert=plain || { $(BIN)/pytest --last-failed --last-failed-no-failures none -m "not full"; exit 1; }
 
 # torch 2.13: any build of it will do; the CPU's is the smallest

@@ -6,22 +6,25 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}
 
 
 def served(ask: Callable[[ClientSession], Any], *words: str) -> Any:
     """Return what a client asks of a server in a process of its own."""
+    from mcp import ClientSession, StdioServerParameters, stdio_client  # a tenth of what collecting all tests takes
 
     async def run() -> Any:
         server = StdioServerParameters(command=sys.executable, args=["-m", "ullage", "mcp", *words])
