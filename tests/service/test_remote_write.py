@@ -24,7 +24,7 @@ from ullage.service.follow import Follower, FollowPlan
 from ullage.service.guard import REMOTE_WRITE
 from ullage.service.logs import ServiceLog
 from ullage.service.pseudonyms import Pseudonyms
-from ullage.service.remote_write import NoRoomError, ReceivedSamples, received_files, remove_received
+from ullage.service.remote_write import HALF_S, NoRoomError, ReceivedSamples, received_files, remove_received
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import LATE_S
 from ullage.sources.remote_write import LARGEST_PACKED, RemoteWriteError
@@ -214,6 +214,15 @@ def test_so_much_waits_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         samples.keep(b"nonsense")
     remove_received(received_files(tmp_path), time.time())
     assert samples.keep(packed(written([({"__name__": "up"}, [(1, 1.0)])]))) == 0 and received_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("age", "gone"), [(HALF_S, False), (HALF_S + 1, True)])
+def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path: Path, age: float, gone: bool) -> None:
+    ReceivedSamples(tmp_path).keep(request())
+    half = tmp_path / "received" / ".7-7.tmp"
+    half.write_bytes(b"half")
+    remove_received(received_files(tmp_path), half.stat().st_mtime + age)
+    assert received_files(tmp_path) == [] and half.exists() != gone
 
 
 def test_labels_are_read_anew_after_so_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -98,9 +99,10 @@ def remove_received(files: list[Path], now: float) -> None:
     for path in files:
         with refused(path.parent):
             path.unlink(missing_ok=True)
-            for half in path.parent.glob(".*.tmp"):
-                if half.stat().st_mtime < now - HALF_S:
-                    half.unlink(missing_ok=True)
+    for half in files[0].parent.glob(".*.tmp") if files else ():
+        with refused(half.parent), suppress(FileNotFoundError):  # its writer has come to an end meanwhile
+            if half.stat().st_mtime < now - HALF_S:
+                half.unlink()
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
