@@ -243,8 +243,8 @@ def tensor_copy(target: Target, quick: bool) -> Iterator[Case]:
     rows bring what those without do; its boxes are as wide as its span allows.
 
     "blocks": a box goes to all blocks of a cluster at once (multicast), each block asking for its share; bytes count where they arrive, so
-    that B/s may pass what the L2 gives. "L2 → shared" rereads what the L2 holds, "global → shared" goes over eight times the L2. "one at a
-    time" is a copy from asking to the end of the wait, on one SM.
+    that B/s may pass what the L2 gives. "L2 → shared" rereads what the L2 holds, "global → shared" goes over eight times the L2. "alone" is
+    a copy from asking to the end of the wait, on one SM.
     """
     for tile in (LARGE[0], LARGE[-1]) if quick else (*SMALL, *LARGE):
         yield loads("L2 → shared", tile, target.sms, _fitting(tile))
@@ -253,7 +253,7 @@ def tensor_copy(target: Target, quick: bool) -> Iterator[Case]:
     for cluster in () if quick else CLUSTERS:
         yield multicast(LARGE[-1], cluster, target)
     for tile in SMALL[1:2] if quick else SMALL:
-        yield loads("L2 → shared, one at a time", tile, 1, _fitting(tile), alone=True)
+        yield loads("L2 → shared, alone", tile, 1, _fitting(tile), alone=True)
 
 
 def _fitting(tile: MappedTile) -> int:
