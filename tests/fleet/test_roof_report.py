@@ -9,6 +9,7 @@ import pytest
 
 from ullage.render.fleet import view
 from ullage.render.fleet_document import record
+from ullage.render.roofs import by_which_meter
 from ullage.render.svg.roofs import roofs as picture
 from ullage.reports.fleet.fleet import fleet
 from ullage.reports.fleet.request import FleetRequest
@@ -120,3 +121,18 @@ def test_the_picture_has_a_circle_for_every_job_that_did_anything_and_the_name_o
     assert [f">{job}</text>" in drawn for job in JOBS] == [True, True, False]
     assert "3 of 4 are drawn" in drawn
     assert "decode: tensor pipes 5.0 %, memory 80.0 %, 1.00 GPU-hours" in drawn
+
+
+@pytest.mark.parametrize(
+    ("counted", "words"),
+    [
+        (1.0, "All of it by the energy counter."),
+        (0.9999, "Nearly all of it by the energy counter, the rest by samples of power."),
+        (0.9951, "Nearly all of it by the energy counter, the rest by samples of power."),
+        (0.9949, "99 % by the energy counter, the rest by samples of power."),
+        (0.0001, "0.01 % by the energy counter, the rest by samples of power."),
+        (0.0, "All of it by samples of power."),
+    ],
+)
+def test_a_meter_that_told_all_is_named_alone(counted: float, words: str) -> None:
+    assert by_which_meter(counted) == words

@@ -22,6 +22,8 @@ _BOUND = {
 }
 _FAR, _REST, _UNKNOWN = "far from every roof", "nothing ran", "not known"
 
+NEARLY_ALL = 0.995  # of the energy: it is written as 100 %, and there is a rest
+
 
 # --- columns of the groups ---
 
@@ -124,9 +126,20 @@ def _priced(energy: Energy, report: FleetReport) -> list[Value | Cell]:
     return [*kilograms, *cost]
 
 
+def by_which_meter(counted: float) -> str:
+    """Return by what energy was told of which the energy counter told so much; a rest is named where there is one to be seen.
+
+    >>> by_which_meter(1.0), by_which_meter(0.25), by_which_meter(0.0)
+    ('All of it by the energy counter.', '25 % by the energy counter, the rest by samples of power.', 'All of it by samples of power.')
+    """
+    if counted <= 0 or counted >= 1:
+        return f"All of it by {'samples of power' if counted <= 0 else 'the energy counter'}."
+    share = "Nearly all of it" if counted >= NEARLY_ALL else percent(counted)
+    return f"{share} by the energy counter, the rest by samples of power."
+
+
 def _meter_words(energy: Energy) -> str:
-    counted = ratio(energy.counted, energy.joules) or 0.0
-    said = f"{percent(counted)} by the energy counter, the rest by samples of power."
+    said = by_which_meter(ratio(energy.counted, energy.joules) or 0.0)
     if energy.dark_hours > 0:
         said += f" No meter told of {hours(energy.dark_hours)} GPU-hours."
     if energy.flops_per_joule is not None and energy.best is not None:
