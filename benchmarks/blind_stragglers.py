@@ -199,7 +199,7 @@ def summary(counts: FeedCounts) -> dict[str, Any]:
         "oracle_in_time": len(shown), "in_time_of_oracle": shown_in_time / max(1, len(shown)),
         "in_time_of_oracle_interval": interval_of_share(shown_in_time, len(shown)),
         "median_delay_seconds": delays[len(delays) // 2] if delays else None,
-        "delay_90_seconds": delays[int(0.9 * (len(delays) - 1))] if delays else None,
+        "delay_90_seconds": delays[math.ceil(0.9 * len(delays)) - 1] if delays else None,
         "false_alarms_a_day": alarms / days, "false_alarms_a_day_at_most": highest_rate(alarms, days),
         "by_kind": rows, "hidden_found": hidden_found,
         "false_alarms_by_look": dict(Counter("+".join(why) or "nothing" for _, _, why in counts.false_alarms).most_common()),
@@ -221,7 +221,8 @@ def print_summary(figures: dict[str, Any]) -> None:
     print(f"                                 {share('in_time_of_found')}      of those found")
     bound = f"of the {figures['oracle_in_time']} that an oracle finds in time"
     print(f"                                 {share('in_time_of_oracle')}      {bound}")
-    print(f"  delay                          median {figures['median_delay_seconds']} s, 90 % within {figures['delay_90_seconds']} s")
+    if (median := figures["median_delay_seconds"]) is not None:
+        print(f"  delay                          median {median:.0f} s, 90 % within {figures['delay_90_seconds']:.0f} s")
     rate = f"{figures['false_alarms_a_day']:.2f} (at most {figures['false_alarms_a_day_at_most']:.2f})"
     print(f"  false alarms a day, 500 GPUs   {rate}      goal 0.84")
     print(f"  of longer sequences alone      {figures['false_alarms_of_longer_sequences_alone']}      goal 0")

@@ -34,8 +34,8 @@ def view(report: FleetMap) -> View:
             Fact("Hosts", len({(one.cluster, one.host) for one in report.hosts}), COUNT),
         ],
         sections=[
-            Section("gpus", "GPU by GPU", [_hosts(report)], _GPUS),
-            Section("owners", f"By {report.by} and cause", _owners(report), _OWNERS, headed=True),
+            Section("gpus", "GPU by GPU", [_hosts(report)], _GPUS, opens=True),
+            Section("owners", f"By {report.by} and cause", _owners(report), _OWNERS, headed=True, opens=True),
         ],
         notes=report.notes,
         command=report.command,

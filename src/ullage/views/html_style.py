@@ -138,18 +138,19 @@ SITE = """
 .site p{max-width:none;margin:.6rem 0;color:var(--muted)}
 .site p.doubt{color:var(--doubt)}
 .site p.newer{color:var(--ink)}
-.site form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.7rem 0 0}
+.site form{display:flex;flex-wrap:wrap;gap:.5rem .8rem;align-items:end;margin:.7rem 0 0}
 .site label{display:flex;flex-direction:column;color:var(--muted);min-width:0}
 .site input,.site select,.site form button{font:inherit;color:var(--ink);background:var(--paper);border:1px solid var(--muted);
 border-radius:3px;padding:.3rem .5rem;min-width:0;max-width:100%}
-.site input[name=where]{width:min(22rem,80vw)}
-.site input[name=since],.site input[name=until],.site input[name=against]{width:8.5rem}
+.site input[name=where]{width:min(16rem,80vw)}
+.site input[name=since],.site input[name=until],.site input[name=against]{width:7.5rem}
 .site form button{cursor:pointer}
 .site input,.site select,.site form button{box-sizing:border-box;height:2.1rem}
 .site input:focus-visible,.site select:focus-visible{outline:2px solid var(--ofu);outline-offset:1px}
 .skip{position:absolute;left:-100vw}
 .skip:focus{position:static}
 body>.site+main{padding-top:clamp(1.5rem,4vw,3rem)}
+body>.site+main:has(>.brief){padding-top:1rem}
 @media print{.site{display:none}}
 """
 
