@@ -1,6 +1,6 @@
 """How well `ullage watch` finds the slow GPUs of simulated fleets, whose faults are known: those of `blind_fleets`.
 
-    python benchmarks/blind_stragglers.py                              # 300 fleets of the 30 s feed and 300 of the 1 s feed: half an hour
+    python benchmarks/blind_stragglers.py                              # 300 fleets of the 30 s feed and 300 of the 1 s feed: eight minutes
     python benchmarks/blind_stragglers.py --count 20 --json numbers.json
     python benchmarks/blind_stragglers.py --seeds development --feed 30
 

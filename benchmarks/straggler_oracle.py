@@ -1,9 +1,9 @@
 """Which planted faults show in time at all: an oracle that knows the kind, the GPUs and the time of a fault of `blind_fleets`.
 
-The oracle knows in which counter a fault of this kind shows, looks only at the faulty GPUs and only at the readings from the onset to
-the limit, and compares them with stretches of equal length of the job's healthy GPUs while the job works. It finds the fault if their mean,
-or the last of them, is above 99 of 100 of these. It need not say who is slow, why, or when. It looks at one counter, so a detector that
-looks at several may find what it does not.
+The oracle knows in which counter a fault of this kind shows, looks only at the faulty GPUs and only at the readings from the onset to the
+limit (of the GPUs beside them also at the next one), and compares them with stretches of equal length of the job's healthy GPUs while the
+job works. It finds the fault if their mean, or the last of them, is above 99 of 100 of these. It need not say who is slow, why, or when.
+It looks at one counter, so a detector that looks at several may find what it does not.
 """
 
 from __future__ import annotations

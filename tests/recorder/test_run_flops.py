@@ -14,6 +14,7 @@ from tests.recorder.run_runs import run as ullage_run
 from ullage.cupti.chunks import ChunkType, packed
 from ullage.cupti.counters.sass_metrics import INSTRUCTIONS, METRICS, VARIABLE, executed
 from ullage.errors import UllageError
+from ullage.render.kernel_flops import view
 from ullage.reports.counters.kernel_flops import program_flops
 
 FFMA, FADD = (f"smsp__sass_thread_inst_executed_op_{deed}_pred_on" for deed in ("ffma", "fadd"))
@@ -88,8 +89,40 @@ def test_what_cupti_refuses_leaves_the_program_alone_and_is_said_once(tmp_path, 
 def test_counts_that_cannot_be_read_are_said_and_counting_ends(tmp_path):
     ran, found = record(tmp_path, "--kernels", "3", CUPTI_DOUBLE_FAULTS="cuptiSassMetricsFlushData=999")
     assert ran.code == 0 and problems(ran) == [("cuptiSassMetricsFlushData", 999)]
-    assert found.kernels["fake_kernel_0"].counts[FFMA] == 0 and found.dropped == 3  # the double's instructions of one kernel
-    assert any("CUPTI dropped 3 records" in note for note in program_flops(found).notes)
+    assert found.kernels["fake_kernel_0"].counts == {} and found.dropped == 3  # the double's instructions of one kernel
+    report = program_flops(found)
+    assert any("CUPTI dropped 3 records" in note for note in report.notes) and "counting instructions failed" in report.notes[0]
+    assert report.kernels[0].instructions is None and report.flops == {}
+    assert "3 launches of 1 kernel: their FLOPs are not known" in str(view(report).headline)
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (
+            ("cuptiSassMetricsFlushData", -1, "counting instructions"),
+            "this CUPTI has no cuptiSassMetricsFlushData, which came with CUDA 12.5",
+        ),
+        (("counting instructions", 7, "more of them than can be read"), "not all instructions were counted: more of them than can be read"),
+        (("counting every context", 7, "more than 16 live at once"), "not every context's instructions were counted: more than 16 live"),
+    ],
+)
+def test_whatever_the_recorder_says_of_counting_is_told(tmp_path, problem, said):
+    ran, _ = record(tmp_path, "--kernels", "1")
+    listed = [dict(zip(("what", "code", "detail"), problem, strict=True))]
+    with ran.only.path.open("ab") as file:
+        file.write(packed(ChunkType.INFO, json.dumps({"problems": listed}).encode()))
+    (told,) = executed([ran.only.path]).problems
+    assert said in told
+
+
+def test_where_a_callback_is_refused_nothing_is_counted_and_the_refusal_is_told(tmp_path):
+    ran, found = record(tmp_path, "--kernels", "2", CUPTI_DOUBLE_FAULTS="cuptiEnableCallback=7")
+    assert (
+        ran.code == 0
+        and found.kernels == {}
+        and found.problems == ("not all instructions were counted: CUPTI refused to say when kernels are launched",)
+    )
 
 
 # --- structures, by NVIDIA's header ---

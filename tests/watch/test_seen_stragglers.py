@@ -74,16 +74,20 @@ def test_a_clock_must_be_lower_than_chips_differ(settled: Settled, factor: float
     assert bool(found(settled, [factor] * 5, "clock")) is told
 
 
-def test_a_counter_of_replays_that_begins_anew_is_none(settled: Settled) -> None:
-    # a driver that is loaded again counts from 0: 40 before, none after
+@pytest.mark.parametrize("before", [0.0, 1e6])
+def test_a_counter_of_replays_that_begins_anew_hides_no_link_that_fails_just_then(settled: Settled, before: float) -> None:
+    # a driver that is loaded again counts from 0; from the next second on 40 replays a second, and steps that take 1.3 times as long
+    begins, seconds = 120, 180
     rows = [
-        {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + SCRAPE * (n + 1), "model": "NVIDIA H100 80GB HBM3"}
-        | HEALTHY
-        | {"nvlink_replays": 40.0 if gpu == "d0" and n < BEFORE else 0.0}
+        {"job": "7", "gpu": gpu, "host": f"node-{gpu[0]}", "time": T0 + 1000 * (n + 1), "model": "NVIDIA H100 80GB HBM3"}
+        | (step(gpu, ("d0",), "link", 1.3) if n >= begins else HEALTHY)
+        | {"nvlink_replays": 0.0 if gpu != "d0" else before if n < begins - 1 else 40.0 * max(0, n - begins + 1)}
         for gpu in GPUS
-        for n in range(2 * BEFORE)
+        for n in range(seconds)
     ]
-    assert seen_stragglers(settled(rows)) == []
+    (one,) = seen_stragglers(settled(rows))
+    assert (one.devices, one.sign) == ((("node-d", "d0", None),), "link")
+    assert one.found == T0 + 1000 * (begins + 2)
 
 
 def test_one_with_more_to_do_is_none(settled: Settled) -> None:

@@ -13,10 +13,8 @@ LINE, WORD = 128, 8  # bytes of a cache line, and of a pointer
 LINES = 512  # that each block times: enough that a quarter of them lies in either partition
 KEPT = LINES // 4  # of which the nearest or the farthest are gone through
 PARTS = {"near": 0, "far": LINES - KEPT}  # rank of the first that is kept, from the nearest
-PROBES, HOPS = (
-    8,
-    30,
-)  # dependent accesses by which a line is timed; those of a trip: no multiple of KEPT, or a trip would end where it began
+PROBES = 8  # dependent accesses by which a line is timed
+HOPS = 30  # of a trip: no multiple of KEPT, or a trip would end where it began
 THREADS = 1024
 DEEP = 4  # independent loads of a thread in a trip
 ALIKE = 0.05  # how far two parts may differ and count as one

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ullage.errors import UllageError
 
@@ -163,3 +165,22 @@ class CuptiError(UllageError):
     def counters_taken(self) -> bool:
         """Whether another profiler has the GPU's counters: nothing is wrong, they can only not be had now."""
         return self.code == HARDWARE_BUSY or (self.code == INVALID_OPERATION and self.function in _TAKING)
+
+
+def recorded_problems(info: Mapping[str, Any], doing: str, words: Mapping[str, str], since: str = "") -> Iterator[str]:
+    """Yield what a recording's INFO says went wrong, in words: calls of CUPTI that failed while the recorder was `doing` something, and
+    what else `words` has a sentence for. A call that this CUPTI lacks came with the release `since`.
+
+    >>> list(recorded_problems({"problems": [{"what": "cuptiX", "code": -1, "detail": "counting"}]}, "counting", {}, "CUDA 12.5"))
+    ['counting failed: this CUPTI has no cuptiX, which came with CUDA 12.5']
+    """
+    listed = info.get("problems")
+    for one in listed if isinstance(listed, list) else ():
+        what, code, detail = (one.get(name) for name in ("what", "code", "detail")) if isinstance(one, dict) else (None, None, None)
+        if detail == doing and isinstance(code, int) and code > 0:
+            answer = explain(code)
+            yield f"{doing} failed: {answer.meaning} ({what}: {answer.name}){f'; {answer.hint}' if answer.hint else ''}"
+        elif detail == doing:
+            yield f"{doing} failed: this CUPTI has no {what}{f', which came with {since}' if since else ''}"
+        elif isinstance(what, str) and what in words:
+            yield f"{words[what]}: {detail}" if detail else words[what]

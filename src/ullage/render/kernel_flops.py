@@ -23,13 +23,16 @@ def view(report: ProgramFlops) -> View:
     launches = sum(kernel.launches for kernel in report.kernels)
     about = f"{launches:,} launches of {counted(len(report.kernels), 'kernel')}: "
     words = " + ".join(f"{amount(report.flops[kind])} FLOP in {kind.upper()}" for kind in kinds if report.flops[kind])
+    counted_any = any(kernel.flops or kernel.instructions is not None for kernel in report.kernels)
     columns = [Column("kernel", room=60), Column("launches", COUNT), Column("warp instructions", INSTRUCTIONS)]
     columns += [Column(kind.upper(), FLOPS) for kind in kinds]
     table = Table("kernels", columns, [_row(kernel, kinds) for kernel in report.kernels], brief=SHOWN)
     return View(
         kind="kernel-flops",
         subject="FLOPs of each kernel by type",
-        headline=Headline(words or "no floating point outside the tensor cores", before=about),
+        headline=Headline(
+            words or ("no floating point outside the tensor cores" if counted_any else "their FLOPs are not known"), before=about
+        ),
         basis=[f"instructions counted on {', '.join(report.chips) or 'an unknown chip'}; products of tensor cores are not among the FLOPs"],
         sections=[Section("kernels", "Kernels", [table], "Those with most instructions first.")],
         notes=report.notes,

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ullage.cupti.chunks import Chunk, ChunkType, EarlyEnd, chunks
 from ullage.cupti.counters.wanted import VECTOR
-from ullage.cupti.results import explain
+from ullage.cupti.results import recorded_problems
 from ullage.errors import UllageError, harmless
 
 VARIABLE = "ULLAGE_SASS"
 INSTRUCTIONS = "smsp__sass_inst_executed"  # those of warps
 METRICS = (INSTRUCTIONS, *(one.metrics[0].removesuffix(".sum").replace("sm__", "smsp__", 1) for one in VECTOR))
-OWN = "counting instructions"  # the detail of a problem that is one of the recorder's calls of CUPTI
+DOING = "counting instructions"  # the detail of a problem that is one of the recorder's calls of CUPTI
+WORDS = {DOING: "not all instructions were counted", "counting every context": "not every context's instructions were counted"}
+SINCE = "CUDA 12.5"  # SASS metrics
 
 
 @dataclass
@@ -55,10 +56,10 @@ def executed(paths: Iterable[Path]) -> ExecutedInstructions:
             if chunk.type == ChunkType.NAMES and chunk.flags == 1:
                 names |= chunk.names()
             elif chunk.type == ChunkType.INFO:
-                problems |= dict.fromkeys(_problems(chunk.json()))
+                problems |= dict.fromkeys(recorded_problems(chunk.json(), DOING, WORDS, SINCE))
             elif chunk.type == ChunkType.SASS:
                 try:
-                    told = _told(chunk)
+                    told = _context_counts(chunk)
                 except (UllageError, ValueError, TypeError, KeyError):
                     problems["some counts are damaged, and were left out"] = None
                     continue
@@ -73,7 +74,7 @@ def executed(paths: Iterable[Path]) -> ExecutedInstructions:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ContextCounts:
     chip: str
     dropped: int
     metrics: list[str]
@@ -81,14 +82,14 @@ class _Told:
     kernels: list[list[int]]
 
 
-def _told(chunk: Chunk) -> _Told:
+def _context_counts(chunk: Chunk) -> _ContextCounts:
     """Return what a chunk says. Raises ValueError, TypeError or KeyError where it is damaged."""
     json = chunk.json()
     metrics, lacking = ([harmless(str(name), 100) for name in json[key]] for key in ("metrics", "lacking"))
     kernels = [[int(number) for number in row] for row in json["kernels"]]
     if any(len(row) != 2 + len(metrics) or min(row) < 0 for row in kernels):
         raise ValueError("rows are not as long as the metrics say")
-    return _Told(str(json["chip"]), int(json["dropped"]), metrics, lacking, kernels)
+    return _ContextCounts(str(json["chip"]), int(json["dropped"]), metrics, lacking, kernels)
 
 
 def _whole_chunks(path: Path) -> Iterator[Chunk]:
@@ -97,20 +98,3 @@ def _whole_chunks(path: Path) -> Iterator[Chunk]:
             yield from chunks(file, harmless(str(path)))
         except EarlyEnd:
             return  # a program that was killed: what came before is good
-
-
-def _listed(info: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
-    listed = info.get("problems")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict):
-            yield one.get("what"), one.get("code"), one.get("detail")
-
-
-def _problems(info: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what kept a program's instructions from being counted, or a part of them, in words."""
-    for what, code, detail in _listed(info):
-        if detail == OWN and isinstance(code, int) and code > 0:
-            answer = explain(code)
-            yield f"{OWN} failed: {answer.meaning} ({what}: {answer.name}){f'; {answer.hint}' if answer.hint else ''}"
-        elif detail == OWN:
-            yield f"{OWN} failed: this CUPTI has no {what}, which came with CUDA 12.5"

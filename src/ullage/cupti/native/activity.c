@@ -13,7 +13,7 @@ enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20 };
 
 static const char GRAPHS_BEFORE[] = "CUDA graphs from before the recorder crash when they are recorded as a whole: their kernels are recorded";
 static const char GRAPHS_OF_PAUSE[] =
-    "CUDA graphs that were made while recording was paused crash when they are recorded as a whole: from here on the kernels of graphs are recorded";
+    "CUDA graphs that were made while recording was paused would crash if they were recorded as a whole: from now on their kernels are recorded instead";
 
 /* Why CUPTI is not called: it wasn't asked for or is not to be had; it belongs to the parent of a fork; it was given back; it didn't answer. */
 static _Atomic enum { NEVER, RUNNING, FORKED, DETACHED, SILENT } state;

@@ -199,6 +199,7 @@ static void end(struct session *session) {
     bool over = ASK(cuptiSassMetricsDisable, &disable);
     session->on = false;
     if (over && !device_is_set(session)) ASK(cuptiSassMetricsUnsetConfig, &unset);
+    if (!read) session->metric_count = 0; /* what was not read is not known: no count is 0 for that */
     if (read || session->kernels) write_kernels(session, disable.dropped);
     free(session->kernels);
     session->kernels = NULL, session->kernel_room = 0;
@@ -253,12 +254,13 @@ bool sass_start(void *library, void *subscriber) {
 #define LOOKED_UP(name) name = (__typeof__(name))dlsym(library, #name);
     SASS_FUNCTIONS(LOOKED_UP)
     LOOKED_UP(cuptiGetDeviceId)
-    if (!subscriber || !cuptiSassMetricsFlushData || !read_settings())
-        return problem("cuptiSassMetricsFlushData", ABSENT, "counting instructions needs CUDA 12.5"), false;
+    if (!cuptiSassMetricsFlushData) return problem("cuptiSassMetricsFlushData", ABSENT, "counting instructions"), false;
+    if (!subscriber || !read_settings()) return problem("cuptiSubscribe", ABSENT, "counting instructions"), false;
     perfworks_load((const void *)cuptiSassMetricsFlushData);
     ASK(cuptiProfilerInitialize, &initialize);
-    cupti_call_back_for(DOMAIN_RESOURCE, CONTEXT_LEAVING);
-    for (size_t i = 0; i < sizeof launches / sizeof *launches; i++) cupti_call_back_for(DOMAIN_DRIVER, launches[i]);
+    int answer = cupti_call_back_for(DOMAIN_RESOURCE, CONTEXT_LEAVING);
+    for (size_t i = 0; !answer && i < sizeof launches / sizeof *launches; i++) answer = cupti_call_back_for(DOMAIN_DRIVER, launches[i]);
+    if (answer) return problem("counting instructions", answer, "CUPTI refused to say when kernels are launched"), false;
     atomic_store(&running, true);
     return true;
 }

@@ -19,11 +19,11 @@ import pyarrow as pa
 from ullage.cupti.chunks import MAGIC, SAMPLE, Chunk, ChunkType, EarlyEnd, chunks
 from ullage.cupti.pc_sampling.samples import SAMPLES, Facts, PcSamples, gathered
 from ullage.cupti.releases import release
-from ullage.cupti.results import explain
+from ullage.cupti.results import recorded_problems
 from ullage.errors import UllageError, harmless
 
 ENDING = ".ullage"
-OWN = "sampling program counters"  # the detail of a problem that is one of the recorder's calls of CUPTI
+DOING = "sampling program counters"  # the detail of a problem that is one of the recorder's calls of CUPTI
 MANY = 1_000_000  # rows kept before counts of one place are added up
 WORDS = {
     "a second context": "not every context was sampled",
@@ -95,7 +95,7 @@ def _read(path: Path, whole: _Whole) -> None:
             whole.cubins[struct.unpack_from("<Q", chunk.payload)[0]] = chunk.payload[8:]
         elif chunk.type == ChunkType.SAMPLES:
             _add(chunk, names, contexts, whole)
-    whole.problems |= dict.fromkeys(_problems(info))
+    whole.problems |= dict.fromkeys(recorded_problems(info, DOING, WORDS))
     if isinstance(version := info.get("cupti"), int):
         whole.releases |= _release(version)
 
@@ -180,17 +180,3 @@ def _facts(whole: _Whole) -> Facts:
 
 def _only(values: set[Any]) -> Any:
     return next(iter(values)) if len(values) == 1 else None
-
-
-def _problems(info: dict[str, Any]) -> Iterator[str]:
-    """Yield what kept a program from being sampled, or a part of it, in words."""
-    listed = info.get("problems")
-    for one in listed if isinstance(listed, list) else ():
-        what, code, detail = (one.get(name) for name in ("what", "code", "detail")) if isinstance(one, dict) else (None, None, None)
-        if detail == OWN and isinstance(code, int) and code > 0:
-            answer = explain(code)
-            yield f"{OWN} failed: {answer.meaning} ({what}: {answer.name}){f'; {answer.hint}' if answer.hint else ''}"
-        elif detail == OWN:
-            yield f"{OWN} failed: this CUPTI has no {what}"
-        elif what in WORDS:
-            yield f"{WORDS[what]}: {detail}" if detail else WORDS[what]
