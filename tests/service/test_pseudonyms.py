@@ -16,6 +16,7 @@ from tests.seeds import some
 from tests.service.running import hour, service
 from ullage.errors import UllageError
 from ullage.intake import take
+from ullage.job_names import joined_names
 from ullage.problems import Problems
 from ullage.reports.fleet.where import condition_of
 from ullage.service.pseudonyms import Pseudonyms, pseudonyms_of
@@ -25,6 +26,7 @@ from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.sources.source import Options
 from ullage.store.hidden_names import hidden_fields
+from ullage.store.old_names import NO_LONGER_KNOWN
 from ullage.store.store import Store
 from ullage.tables import JOBS
 
@@ -42,6 +44,23 @@ def test_a_name_has_one_pseudonym_by_field_and_key() -> None:
 def test_several_names_in_a_word_have_a_pseudonym_each() -> None:
     word = ALL.of_word("job", r"7,ml\,x")
     assert sorted(word.split(",")) == sorted([ALL.of("job", "7"), ALL.of("job", "ml,x")]) and ALL.of_word("job", "") == ""
+
+
+def test_of_what_was_stored_before_only_names_are_replaced() -> None:
+    bob = ALL.of("user", "bob")
+    stored = pa.table({"user": [bob, "ann", f"ann,{bob}", NO_LONGER_KNOWN, r"a\,b", "", None]})
+    found = ALL.in_stored_table(stored)
+    assert found["user"].to_pylist() == [
+        bob,
+        ALL.of("user", "ann"),
+        joined_names([bob, ALL.of("user", "ann")]),
+        NO_LONGER_KNOWN,
+        ALL.of("user", "a,b"),
+        "",
+        None,
+    ]
+    assert ALL.in_stored_table(found).equals(found)
+    assert ALL.of_word("user", bob) != bob  # a new name is replaced, whatever it looks like
 
 
 def test_columns_keep_their_kind_and_what_is_not_known() -> None:

@@ -16,6 +16,7 @@ from tests.fleet.servers import prometheus, say, scripted, wait_for
 from tests.service.running import T0, Client, service
 from tests.service.test_follow import plain, rows_of
 from tests.sources.test_remote_write import packed, written
+from tests.store.test_store import records
 from ullage.errors import UllageError
 from ullage.intake import take
 from ullage.problems import Problems
@@ -158,6 +159,34 @@ def test_names_are_hidden_before_they_lie_on_the_disk(tmp_path: Path) -> None:
     follower.turn()
     assert follower.state.problem == ""
     assert {(row["pod"], row["namespace"]) for row in rows_of(tmp_path / "store")} == {(hidden.of("pod", "secret-pod"), "team")}
+
+
+def words_of(store: Path, *fields: str) -> set[tuple[str | None, ...]]:
+    return {tuple(row[field] for field in fields) for row in rows_of(store)}
+
+
+def test_samples_that_came_before_their_names_were_hidden_are_stored_without_them(tmp_path: Path) -> None:
+    hidden = Pseudonyms(TOKEN.encode(), ("job", "pod"))
+    Store.open(tmp_path / "store", create=True)
+    ReceivedSamples(tmp_path / "store").keep(request(pod="secret-pod"))
+    ReceivedSamples(tmp_path / "store", pseudonyms=hidden).keep(request(first=5, pod="secret-pod"))
+    follower = follower_of(tmp_path / "store", pseudonyms=hidden)
+    follower.turn()
+    assert (follower.state.problem, follower.state.rows) == ("", 2 * 8)
+    assert received_files(tmp_path / "store") == []
+    assert words_of(tmp_path / "store", "pod") == {(hidden.of("pod", "secret-pod"),)}
+
+
+def test_samples_of_a_job_whose_record_had_names_are_stored_without_them(tmp_path: Path) -> None:
+    hidden = Pseudonyms(TOKEN.encode(), ("job", "user"))
+    store = Store.open(tmp_path / "store", create=True)
+    store.add_jobs(records({"job": "7", "user": "ann", "host": "n1", "start": 0}))
+    ReceivedSamples(store.path).keep(request())
+    follower = follower_of(store.path, pseudonyms=hidden)
+    follower.turn()
+    assert (follower.state.problem, follower.state.rows) == ("", 2 * 4)
+    assert words_of(store.path, "job", "user") == {(hidden.of("job", "7"), hidden.of("user", "ann"))}
+    assert [(row["job"], row["user"]) for row in store.jobs().to_pylist()] == [(hidden.of("job", "7"), hidden.of("user", "ann"))]
 
 
 def test_a_file_that_is_damaged_keeps_no_others_waiting(tmp_path: Path) -> None:

@@ -176,6 +176,14 @@ def test_of_too_many_samples_the_last_ones_are_given(tmp_path: Path, most: int, 
     assert table.num_rows == rows and times.max() == T0 + 3_600_000 and len({*table["gpu"].to_pylist()}) == 8
 
 
+def test_a_store_whose_only_late_sample_is_ahead_of_the_clock_shows_none(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    store.append([hour(minutes=1)])
+    ahead = WatchedStore(store.path, live=True, clock=lambda: T0 / 1000 - 3600)
+    assert recent_samples(ahead, None).equals(SAMPLES.empty_table())
+    assert parquet.read_table(io.BytesIO(RecentSamples(ahead).file(condition_of("user=ann")))).num_rows == 0
+
+
 # -- what is no service -----------------------------------------------------------------------------------------------
 
 

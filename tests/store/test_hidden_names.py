@@ -46,6 +46,15 @@ def test_job_records_are_refused_likewise(store: Store) -> None:
     assert store.jobs()["name"].to_pylist() == ["train"]  # which is kept
 
 
+def test_job_records_of_before_are_stored_without_names_once_they_are_hidden(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    store.add_jobs(records({"job": "7", "host": "n1", "user": "ann"}, {"job": HIDDEN.of("job", "7"), "host": "n1", "mfu": 0.4}))
+    store.hide_names(HIDDEN.fields, HIDDEN.in_stored_table)
+    (row,) = store.jobs().to_pylist()  # both are of one job
+    assert (row["job"], row["user"], row["mfu"]) == (HIDDEN.of("job", "7"), HIDDEN.of("user", "ann"), 0.4)
+    assert hidden_fields(store.path) == ("job", "user")
+
+
 def test_rows_that_are_left_out_of_a_table_do_not_count(store: Store) -> None:
     rows = pa.table({"user": pa.array(["ann", HIDDEN.of("user", "bob")]).dictionary_encode()})
     whole = pa.Table.from_batches([hour(minutes=1)])
@@ -61,6 +70,8 @@ def test_rows_that_are_left_out_of_a_table_do_not_count(store: Store) -> None:
         ("user-dfm7ccyaq7y5", True),
         ("user-dfm7ccyaq7y5,user-aaaaaaaaaaaa", True),
         (NO_LONGER_KNOWN, True),
+        (f"{NO_LONGER_KNOWN},user-dfm7ccyaq7y5", True),
+        (f"{NO_LONGER_KNOWN},ann", False),
         ("user-dfm7ccyaq7y5,ann", False),
         ("user-dfm7ccyaq7y", False),
         ("user-dfm7ccyaq7y55", False),

@@ -177,7 +177,7 @@ class Follower:
         """
         store, rows, failures = Store.open(self.plan.store, create=True), 0, list[UllageError]()
         if self.plan.pseudonyms is not None:
-            store.hide_names(self.plan.pseudonyms.fields)
+            store.hide_names(self.plan.pseudonyms.fields, self.plan.pseudonyms.in_stored_table)
         self._name_limits = store.name_limits(self.plan.keep_names, round(self._clock() * 1000))
         files = [source for source in self.plan.sources if not is_url_or_live_source(source)]
         pulls = [[source] for source in self.plan.sources if source not in files]
@@ -257,7 +257,7 @@ class Follower:
         if records is not None:
             store.add_jobs(records)
         tables = read_received(files, lambda path: self.log("received samples can't be read", {"file": path}))
-        rows = take_read(store, (without_old_names(table, self._name_limits) for table in tables), SENT, Problems())
+        rows = take_read(store, map(self._renamed_again, tables), SENT, Problems())
         remove_received(files, self._clock())
         return rows
 
@@ -271,7 +271,14 @@ class Follower:
 
     def _renamed(self, table: pa.Table) -> pa.Table:
         hidden = self.plan.pseudonyms
-        table = table if hidden is None else hidden.in_table(table)
+        return self._without_old_names(table if hidden is None else hidden.in_table(table))
+
+    def _renamed_again(self, table: pa.Table) -> pa.Table:
+        """Return samples that were received, perhaps before names were hidden."""
+        hidden = self.plan.pseudonyms
+        return self._without_old_names(table if hidden is None else hidden.in_stored_table(table))
+
+    def _without_old_names(self, table: pa.Table) -> pa.Table:
         return without_old_names(table, self._name_limits) if self._name_limits else table
 
     def _mark(self, store: Store, source: str, now: int) -> SourceWatermark:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
 from ullage.errors import UllageError
 from ullage.job_names import joined_names, plain_name, separate_names
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
-from ullage.store.hidden_names import LETTERS
+from ullage.store.hidden_names import LETTERS, is_pseudonym
 
 HIDDEN = ("user", "namespace", "job", "name", "pod", "container")  # fields that may have pseudonyms; a job's name stands in its records
 SHORTEST_KEY = 16  # characters: a shorter key can be guessed, and names with it
@@ -45,12 +46,17 @@ class Pseudonyms:
         """Return what stands for a word of a column, which may be of several names."""
         return joined_names([self.of(field, plain_name(name)) for name in separate_names(word)]) if word else word
 
+    def of_stored_word(self, field: str, word: str) -> str:
+        """Return what stands for a word that was kept before, with names or without: a pseudonym, or what looks like one, stays."""
+        return joined_names(name if is_pseudonym(field, name) else self.of_word(field, name) for name in separate_names(word))
+
     def in_table(self, table: pa.Table) -> pa.Table:
-        """Return samples or job records with pseudonyms in place of names."""
-        for place, column in enumerate(table.schema):
-            if column.name in self.fields:
-                table = table.set_column(place, column, self._replaced(table[column.name], column.name))
-        return table
+        """Return samples or job records that are new with pseudonyms in place of names."""
+        return self._replaced(table, self.of_word)
+
+    def in_stored_table(self, table: pa.Table) -> pa.Table:
+        """Return samples or job records that were kept before, with names or without, with pseudonyms alone."""
+        return self._replaced(table, self.of_stored_word)
 
     def in_condition(self, condition: Condition) -> Condition:
         """Return a condition on names as it is on what is kept of them. Raises UllageError for a pattern: a pseudonym fits none."""
@@ -62,13 +68,20 @@ class Pseudonyms:
             raise UllageError(f"{condition} is a pattern, and names of {condition.field} are not kept", "write out each name")
         return replace(condition, value=self.of(condition.field, condition.value))
 
-    def _replaced(self, words: pa.ChunkedArray, field: str) -> pa.ChunkedArray:
-        kind = words.type
-        chunks = words.cast(kind.value_type).chunks if pa.types.is_dictionary(kind) else words.chunks
-        distinct: Iterable[str | None] = pa.chunked_array(chunks, pa.string()).unique().to_pylist()
-        known = {word: self.of_word(field, word) for word in distinct if word is not None}
-        made = [pa.array([None if one is None else known[one] for one in chunk.to_pylist()], pa.string()) for chunk in chunks]
-        return pa.chunked_array(made, pa.string()).cast(kind)
+    def _replaced(self, table: pa.Table, of_word: Callable[[str, str], str]) -> pa.Table:
+        for place, column in enumerate(table.schema):
+            if column.name in self.fields:
+                table = table.set_column(place, column, _each_word(table[column.name], partial(of_word, column.name)))
+        return table
+
+
+def _each_word(words: pa.ChunkedArray, of_word: Callable[[str], str]) -> pa.ChunkedArray:
+    kind = words.type
+    chunks = words.cast(kind.value_type).chunks if pa.types.is_dictionary(kind) else words.chunks
+    distinct: Iterable[str | None] = pa.chunked_array(chunks, pa.string()).unique().to_pylist()
+    known = {word: of_word(word) for word in distinct if word is not None}
+    made = [pa.array([None if one is None else known[one] for one in chunk.to_pylist()], pa.string()) for chunk in chunks]
+    return pa.chunked_array(made, pa.string()).cast(kind)
 
 
 def pseudonyms_of(key: str, fields: Iterable[str]) -> Pseudonyms | None:

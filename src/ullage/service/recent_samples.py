@@ -46,6 +46,8 @@ def recent_samples(store: WatchedStore, part: Condition | None, most_rows: int =
     """Return the samples (`tables.SAMPLES`) of `RECENT_MS` up to the last one, of less time where they would be too many."""
     until, found = store.last_ms(), Store.open(store.path)
     times = found.samples(["time"], until - RECENT_MS, until).time.value_counts(name="rows").to_pyarrow()
+    if not len(times):  # the newest sample is ahead of the clock, and all others are silent
+        return SAMPLES.empty_table()
     since = earliest_time(np.array(times["time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())), np.array(times["rows"]), most_rows) - 1
     rows = found.samples(SAMPLES.names, since, until)
     table: pa.Table = rows.order_by(["time", "gpu", "mig"]).to_pyarrow()

@@ -54,10 +54,10 @@ def refuse_names(folder: Path, table: pa.Table | pa.RecordBatch, fields: Iterabl
 
 
 def is_pseudonym(field: str, word: str) -> bool:
-    """Return whether a word of a field's column is of pseudonyms alone, or says that its name is no longer known.
+    """Return whether a word of a field's column is of pseudonyms alone; what says that a name is no longer known counts as one.
 
     >>> is_pseudonym("user", "user-dfm7ccyaq7y5"), is_pseudonym("user", "ann"), is_pseudonym("job", "user-dfm7ccyaq7y5")
     (True, False, False)
     """
     form = re.compile(rf"{re.escape(field)}-[a-z2-7]{{{LETTERS}}}")
-    return word == NO_LONGER_KNOWN or all(map(form.fullmatch, separate_names(word)))
+    return all(name == NO_LONGER_KNOWN or form.fullmatch(name) for name in separate_names(word))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -13,7 +13,6 @@ from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
 from ullage.store.manifest import StoreFolder
-from ullage.store.old_names import without_old_names
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
@@ -58,10 +57,10 @@ def drop(folder: StoreFolder, limit: int) -> None:
         _write(folder, table.filter(pc.invert(old)))
 
 
-def forget_names(folder: StoreFolder, limits: Mapping[str, int]) -> None:
-    """Remove names from records of jobs that ended before a field's limit (ms). The caller holds the lock."""
+def rename(folder: StoreFolder, renamed: Callable[[pa.Table], pa.Table]) -> None:
+    """Keep the records as they are `renamed`; those that become one job's are merged. The caller holds the lock."""
     stored = read(folder.path)
-    table = without_old_names(stored, limits)
+    table = merged(renamed(stored))
     if not table.equals(stored):
         _write(folder, table)
 

@@ -30,7 +30,7 @@ from ullage.store.durable import Hook, locked, make_folder, nothing, refused
 from ullage.store.hidden_names import NAME as HIDDEN
 from ullage.store.hidden_names import hidden_fields, hide_names, refuse_names
 from ullage.store.manifest import NAME, Manifest, StoreFolder, StorePart
-from ullage.store.old_names import forget_old_names, name_limits
+from ullage.store.old_names import forget_old_names, name_limits, without_old_names
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, SPARK, engine_connection, reach_of, settled_table
 from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
@@ -124,10 +124,14 @@ class Store:
             refuse_names(self.path, records, hidden_fields(self.path))
             return jobs.add(self._folder, records)
 
-    def hide_names(self, fields: Iterable[str]) -> None:
-        """Refuse from now on whatever brings names of some fields: pseudonyms stand in their place."""
+    def hide_names(self, fields: Iterable[str], renamed: Callable[[pa.Table], pa.Table] = lambda records: records) -> None:
+        """Refuse from now on whatever brings names of some fields: pseudonyms stand in their place.
+
+        Job records that are there are kept as they are `renamed`, since samples get their names; samples stay as they are.
+        """
         if not {*fields} <= {*hidden_fields(self.path)}:
             with self._lock():
+                jobs.rename(self._folder, renamed)  # first: who is killed in between does both again
                 hide_names(self.path, fields)
 
     def _without_names(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table | pa.RecordBatch]:
@@ -245,7 +249,7 @@ class Store:
         """
         with self._lock():
             limits = self.name_limits(kept_ms, now)
-            jobs.forget_names(self._folder, limits)
+            jobs.rename(self._folder, lambda records: without_old_names(records, limits))
             return forget_old_names(self._folder, limits, self.now)
 
     @cached_property
