@@ -40,6 +40,13 @@ SECRET = "s3cr3t/+Zz=="
         ["train", f"+wandb.api_key={SECRET}"],
         ["train", "--token", f"-{SECRET}"],
         ["train", f"--auth={SECRET}", f"--basic-auth={SECRET}", f"db.pass={SECRET}"],
+        ["env", f"SSHPASS={SECRET}", "sshpass", "-e", "ssh", "host"],
+        ["train", "--dbpass", SECRET, f"MYPASS={SECRET}", f"db.dbPass={SECRET}"],
+        ["python", "-c", f'import os; os.environ["HF_TOKEN"]="{SECRET}"; import train'],
+        ["python", "-c", f"os.environ['HF_TOKEN'] = '{SECRET}'"],
+        ["python", "-c", f"import os; os.environ['HF_TOKEN'] = '{SECRET}'; import train"],
+        ["train", f'{{"lr": 1, "api_key" : "{SECRET}"}}', "token", "=", SECRET],
+        ["python", "-c", f'settings(api_keys={{"a": "{SECRET}"}})'],
     ],
 )
 def test_no_secret_is_shown(words: list[str]) -> None:
@@ -58,6 +65,8 @@ def test_no_secret_is_shown(words: list[str]) -> None:
         ["curl", "https://host/x@y/z"],
         ["it's", "half a ' quote", '"'],
         ["--use-auth", "--verbose"],
+        ["train", "--max-tokens", "64", "--new_tokens=8", "--author", "ann", "--preauth=no", "--passes", "3", "--token", "--lr"],
+        ["python", "-c", "x = {'a' : 1}; y = key_of(x) ; z = 2"],
     ],
 )
 def test_what_is_not_secret_is_shown_as_it_is(words: list[str]) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from ullage.errors import public
 
 HIDDEN = "…"
-# names of options, variables and headers whose value is secret: api_key, --hf-token, clientSecret, PGPASSWORD, Authorization
+# names of options, variables and headers whose value is secret: api_key, --hf-token, clientSecret, SSHPASS, Authorization
 _SECRET = re.compile(
-    r"secret|passw|passphrase|credential|authorization|(?:key|keys|token)$|(?:^|[^a-z])(?:pass|pwd|o?auth)$", re.IGNORECASE
+    r"secret|passw|passphrase|credential|authorization|(?:keys?|token|pass)$|(?:^|[^a-z])(?:pwd|o?auth)$", re.IGNORECASE
 )
 _PIECES = re.compile(r"""\s+|(?:"[^"]*"|'[^']*'|[^\s"'])+|["']""")  # of a word: blanks, and what a shell would take for a word
 _QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
@@ -24,7 +24,7 @@ def public_command(words: Iterable[str]) -> str:
 
     Hidden are values of options, variables and fields whose names say that they are secret, and what `errors.public` hides of a URL.
     A word that is a command line itself (`bash -c "…"`, a process that renamed itself) is read as one. A secret that no name
-    announces can't be known (`mysql -pSECRET`).
+    announces can't be known (`mysql -pSECRET`), nor one that begins like an option (`--token --SECRET`): both are shown.
 
     >>> public_command(["env", "WANDB_API_KEY=1f", "python", "train.py", "--token", "ab", "--max-tokens", "64", "lr=0.1"])
     'env WANDB_API_KEY=… python train.py --token … --max-tokens 64 lr=0.1'
@@ -36,7 +36,7 @@ def public_command(words: Iterable[str]) -> str:
 
 def _public_words(words: Iterable[str]) -> Iterator[str]:
     """Yield words of a command line, blanks among them or not, without what is secret."""
-    hidden = False
+    hidden, before = False, ""
     for word in words:
         if not word or word.isspace():
             yield word
@@ -44,7 +44,8 @@ def _public_words(words: Iterable[str]) -> Iterator[str]:
             hidden = word.casefold() in _SCHEMES
             yield HIDDEN
         else:
-            hidden = _is_before_secret(word)
+            hidden = _is_before_secret(word if word.strip("=:") else before + word)  # the sign may stand apart: `TOKEN = …`
+            before = word
             yield _public_word(word)
 
 
@@ -55,7 +56,7 @@ def _is_before_secret(word: str) -> bool:
 
 def _is_secret(name: str) -> bool:
     """Return whether a name, with whatever signs stand around it, is of something secret."""
-    return _SECRET.search(name.rstrip("\"'=:0123456789_ ")) is not None
+    return _SECRET.search(name.rstrip("\"'=:0123456789_ ])}")) is not None
 
 
 def _public_word(word: str) -> str:
