@@ -132,10 +132,44 @@ def test_what_fails_is_said_and_tried_again(tmp_path: Path, place: Path) -> None
     weekly.look(DUE, (T0, WEEK.end))
     written = (tmp_path / "weekly" / "2026-W33.html").stat().st_mtime_ns
     assert [mail["To"] for mail in mails] == ["bob@example.org"] and "nobody listens" in said.getvalue()
+    assert json.loads((tmp_path / "weekly" / "2026-W33.sent").read_text()) == ["bob@example.org"]
     down.clear()
     weekly.look(DUE, (T0, WEEK.end))
     assert [mail["To"] for mail in mails] == ["bob@example.org", "ann@example.org"]
     assert (tmp_path / "weekly" / "2026-W33.html").stat().st_mtime_ns == written
+
+
+def test_no_email_is_sent_that_would_be_sent_again(tmp_path: Path, place: Path) -> None:
+    mails = list[Any]()
+    weekly, said = reports(tmp_path, Asked(place), MailRoute("ann@example.org", mails.append))
+    (tmp_path / "2026-W33.sent").mkdir()  # who has it can neither be read nor written
+    for hours in range(2):
+        weekly.look(DUE + hours * HOUR_MS, (T0, WEEK.end))
+    assert mails == [] and said.getvalue().count("no weekly report") == 2
+    (tmp_path / "2026-W33.sent").rmdir()
+    for hours in range(2):
+        weekly.look(DUE + hours * HOUR_MS, (T0, WEEK.end))
+    assert [mail["To"] for mail in mails] == ["ann@example.org"]
+
+
+def test_who_has_the_report_is_kept_before_it_is_sent(tmp_path: Path, place: Path) -> None:
+    asked, kept = Asked(place), list[list[str]]()
+
+    def send(mail: Any) -> None:
+        kept.append(json.loads((tmp_path / "2026-W33.sent").read_text()))
+
+    weekly, said = reports(tmp_path, asked, MailRoute("ann@example.org", send), MailRoute("bob@example.org", send))
+    weekly.look(DUE, (T0, WEEK.end))
+    assert kept == [["ann@example.org"], ["ann@example.org", "bob@example.org"]] and said.getvalue() == ""
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[1]", b"\xff"])
+def test_a_list_of_who_has_it_that_is_damaged_is_made_anew(tmp_path: Path, place: Path, damaged: bytes) -> None:
+    mails = list[Any]()
+    (tmp_path / "2026-W33.sent").write_bytes(damaged)
+    weekly, _ = reports(tmp_path, Asked(place), MailRoute("ann@example.org", mails.append))
+    weekly.look(DUE, (T0, WEEK.end))
+    assert len(mails) == 1 and json.loads((tmp_path / "2026-W33.sent").read_text()) == ["ann@example.org"]
 
 
 def test_a_week_without_a_sample_has_none(tmp_path: Path, place: Path) -> None:

@@ -73,7 +73,7 @@ def due_week(now: int, read: tuple[int, int] | None) -> CalendarWeek | None:
 
 
 class WeeklyReports:
-    """Writes the report on a week once it is due, and sends it: each once, whatever ends the service, but for an e-mail on its way then.
+    """Writes the report on a week once it is due, and sends it: each once, whatever ends the service; an e-mail on its way then may be lost.
 
     `answer` gives the fleet's answer on a week, beside that of the week before where the second word says so.
     """
@@ -84,9 +84,11 @@ class WeeklyReports:
     def look(self, now: int, read: tuple[int, int] | None) -> None:
         """Write and send the report that is due at a time (ms), if it is not yet; what fails is logged, and tried again."""
         week = due_week(now, read)
-        if week is None or read is None or not (self._unwritten(week) or self._unsent(week)):
+        if week is None or read is None:
             return
         try:
+            if not (self._unwritten(week) or self._unsent(week)):
+                return
             answer = self._answer(week, read[0] <= week.start - WEEK_MS)
             if not answer.complete:
                 raise UllageError("the week can't be read to its end")
@@ -106,22 +108,29 @@ class WeeklyReports:
         return [route for route in self._routes if route.recipient not in sent]
 
     def _sent(self, week: CalendarWeek) -> list[str]:
+        """Return who has a week's report. Raises UllageError where that can't be known: nobody gets it twice."""
         try:
             return msgspec.json.decode(self._file(week, ".sent").read_bytes(), type=list[str])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return []
+        except OSError as error:
+            raise UllageError(f"{self._file(week, '.sent')} can't be read: {error.strerror}") from error
 
     def _write(self, week: CalendarWeek, answer: Answer) -> None:
         for form in FORMS if self._unwritten(week) else ():
             self._keep(week, form, content(self._file(week, form), answer.view, answer.record, answer.more))
 
     def _send(self, week: CalendarWeek, answer: Answer, route: MailRoute, now: int) -> None:
+        sent = self._sent(week)
+        self._keep_sent(week, [*sent, route.recipient])  # first: where it can't be kept, the e-mail would be sent each hour
         try:
             route.send(weekly_mail(answer, week, route.recipient, now))
         except UllageError as error:
+            self._keep_sent(week, sent)
             self._log("weekly report not sent", {"week": week.name, "problem": error.problem})
-        else:
-            self._keep(week, ".sent", msgspec.json.encode([*self._sent(week), route.recipient]))
+
+    def _keep_sent(self, week: CalendarWeek, recipients: list[str]) -> None:
+        self._keep(week, ".sent", msgspec.json.encode(recipients))
 
     def _file(self, week: CalendarWeek, ending: str) -> Path:
         return self.folder / f"{week.name}{ending}"
