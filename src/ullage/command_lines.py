@@ -9,9 +9,7 @@ from ullage.errors import public
 
 HIDDEN = "…"
 # names of options, variables and headers whose value is secret: api_key, --hf-token, clientSecret, SSHPASS, Authorization
-_SECRET = re.compile(
-    r"secret|passw|passphrase|credential|authorization|(?:keys?|token|pass)$|(?:^|[^a-z])(?:pwd|o?auth)$", re.IGNORECASE
-)
+_SECRET = re.compile(r"secret|passw|passphrase|credential|authorization|(?:keys?|token|pass)$|(?:^|[^a-z])(?:pwd|o?auth)$", re.IGNORECASE)
 _PIECES = re.compile(r"""\s+|(?:"[^"]*"|'[^']*'|[^\s"'])+|["']""")  # of a word: blanks, and what a shell would take for a word
 _QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 _SIGN = re.compile("[=:]")

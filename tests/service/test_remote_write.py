@@ -25,7 +25,7 @@ from ullage.service.follow import Follower, FollowPlan
 from ullage.service.guard import REMOTE_WRITE
 from ullage.service.logs import ServiceLog
 from ullage.service.pseudonyms import Pseudonyms
-from ullage.service.remote_write import HALF_S, NoRoomError, ReceivedSamples, received_files, remove_received
+from ullage.service.remote_write import LEFTOVER_AFTER_S, NoRoomError, ReceivedSamples, received_files, remove_received
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import LATE_S
 from ullage.sources.remote_write import LARGEST_PACKED, RemoteWriteError
@@ -245,7 +245,7 @@ def test_so_much_waits_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert samples.keep(packed(written([({"__name__": "up"}, [(1, 1.0)])]))) == 0 and received_files(tmp_path) == []
 
 
-@pytest.mark.parametrize(("age", "gone"), [(HALF_S, False), (HALF_S + 1, True)])
+@pytest.mark.parametrize(("age", "gone"), [(LEFTOVER_AFTER_S, False), (LEFTOVER_AFTER_S + 1, True)])
 def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path: Path, age: float, gone: bool) -> None:
     ReceivedSamples(tmp_path).keep(request())
     half = tmp_path / "received" / ".7-7.tmp"
@@ -255,7 +255,7 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path: Path, age
 
 
 def test_labels_are_read_anew_after_so_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_write, "RENEWED", 2)
+    monkeypatch.setattr(remote_write, "REQUESTS_PER_LABEL_CACHE", 2)
     samples, readings = ReceivedSamples(tmp_path), []
     for first in range(5):
         samples.keep(request(first=1 + 4 * first))
@@ -274,7 +274,7 @@ def test_a_sender_that_falls_silent_is_told_of(tmp_path: Path, silent: float, sa
     follower.turn()
     now[0] += silent
     follower.turn()
-    assert follower.state.problem == ("no samples have come for 5 min" if said else "")
+    assert follower.state.problem == ("no samples have come for 5 min; the log of the Prometheus that sends them says why" if said else "")
 
 
 def test_samples_are_taken_where_that_is_said_and_a_token_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ class Follower:
         self._lock: int | None = None
         self._files: tuple[object, ...] = ()
         self._name_limits: Mapping[str, int] = {}
-        self._compacted = self._heard = time.monotonic()
+        self._compacted = self._last_received = time.monotonic()
         self._accounting = SlurmAccounting(plan.first_ms / 1000, clock, time.monotonic)
         self._tell(self.state)
 
@@ -249,11 +249,11 @@ class Follower:
         """Store samples that were sent since the last turn; returns how many rows were new. Raises UllageError where long none came."""
         files = received_files(store.path)
         if not files:
-            silent = time.monotonic() - self._heard
+            silent = time.monotonic() - self._last_received
             if silent > max(LATE_S, 3 * self.plan.every):
-                raise UllageError(f"no samples have come for {silent / 60:.0f} min")
+                raise UllageError(f"no samples have come for {silent / 60:.0f} min; the log of the Prometheus that sends them says why")
             return 0
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
         if records is not None:
             store.add_jobs(records)
         tables = read_received(files, lambda path: self.log("received samples can't be read", {"file": path}))

@@ -32,8 +32,8 @@ MOST_WAITING = 512 << 20  # bytes that wait to be stored: with more, senders are
 MOST_REQUESTS = 16  # that are received at once
 RECEIVE_S = 30.0  # that a request may take to come
 AGAIN_S = 10  # s after which to send again what can't be taken now
-RENEWED = 1000  # requests after which labels are read anew: pods come and go, and memory must not grow with them
-HALF_S = 3600.0  # after which a file that nobody has gone on writing is a killed process's
+REQUESTS_PER_LABEL_CACHE = 1000  # requests after which labels are read anew: pods come and go, and memory must not grow with them
+LEFTOVER_AFTER_S = 3600.0  # after which a file that nobody has gone on writing is a killed process's
 
 
 class NoRoomError(UllageError):
@@ -46,7 +46,7 @@ class ReceivedSamples:
     def __init__(self, store: Path, cluster: str | None = None, pseudonyms: Pseudonyms | None = None) -> None:
         self.folder = store / FOLDER
         self._cluster, self._pseudonyms = cluster, pseudonyms
-        self._requests, self._readings = 0, self._anew()
+        self._requests, self._readings = 0, self._new_readings()
 
     def keep(self, body: bytes) -> int:
         """Keep the samples of a request, and return how many rows they are. For one thread.
@@ -56,8 +56,8 @@ class ReceivedSamples:
         series = series_of_request(body)
         if sum(size for _, size in _files(self.folder)) >= MOST_WAITING:
             raise NoRoomError(f"{MOST_WAITING >> 20} MB of samples wait to be stored", "the service's log says why they are not")
-        if self._requests >= RENEWED:
-            self._requests, self._readings = 0, self._anew()
+        if self._requests >= REQUESTS_PER_LABEL_CACHE:
+            self._requests, self._readings = 0, self._new_readings()
         self._requests += 1
         self._readings.add(series)
         table = pa.Table.from_batches([self._readings.batch()])
@@ -66,7 +66,7 @@ class ReceivedSamples:
             write_whole(self.folder, f"{time.time_ns():020d}-{{hash}}.arrow", lambda file: _write(file, table))
         return len(table)
 
-    def _anew(self) -> Readings:
+    def _new_readings(self) -> Readings:
         return Readings(Options(cluster=self._cluster), Problems(), "remote write")
 
 
@@ -99,10 +99,10 @@ def remove_received(files: list[Path], now: float) -> None:
     for path in files:
         with refused(path.parent):
             path.unlink(missing_ok=True)
-    for half in files[0].parent.glob(".*.tmp") if files else ():
-        with refused(half.parent), suppress(FileNotFoundError):  # its writer has come to an end meanwhile
-            if half.stat().st_mtime < now - HALF_S:
-                half.unlink()
+    for leftover in files[0].parent.glob(".*.tmp") if files else ():
+        with refused(leftover.parent), suppress(FileNotFoundError):  # its writer has come to an end meanwhile
+            if leftover.stat().st_mtime < now - LEFTOVER_AFTER_S:
+                leftover.unlink()
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -73,7 +73,7 @@ def due_week(now: int, read: tuple[int, int] | None) -> CalendarWeek | None:
 
 
 class WeeklyReports:
-    """Writes the report on a week once it is due, and sends it: each once, whatever ends the service; an e-mail on its way then may be lost.
+    """Writes the report on a week once it is due, and sends it: each once. What ends the service may lose an e-mail that is on its way.
 
     `answer` gives the fleet's answer on a week, beside that of the week before where the second word says so.
     """
