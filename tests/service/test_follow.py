@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,28 @@ echo "$TZ $*" >> '{folder}/asked'
 echo 'JobIDRaw|JobID|JobName|User|Cluster|State|Submit|Start|End|NodeList|AllocTRES|AdminComment'
 echo 'job-0|job-0|train|ann|east|RUNNING|2026-08-10T00:00:00|2026-08-10T00:00:00|Unknown|n1|gres/gpu=2|'
 """
+
+
+def exporter_page(stopped: list[bool], scraped: list[str], handler: Any) -> None:
+    scraped.append(handler.path)
+    page = 'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",Hostname="n1"} 0.4\nDCGM_FI_DEV_SM_CLOCK{gpu="0",Hostname="n1"} 1830\n'
+    say(handler, page if handler.path.rstrip("/") in ("", "/metrics") and not stopped else "", 500 if stopped else 200, "text/plain")
+
+
+@pytest.mark.parametrize("path", ["", "/metrics"])
+def test_an_exporter_is_scraped_once_a_turn_however_long_it_was_not_read(tmp_path: Path, path: str) -> None:
+    stopped, scraped, now = list[bool](), list[str](), [T0 / 1000]
+    with scripted(partial(exporter_page, stopped, scraped)) as url:
+        plan = FollowPlan((url + path,), tmp_path / "store", options=Options(retries=0, now=lambda: round(now[0] * 1000)))
+        follower = Follower(plan, ServiceLog(stream=io.StringIO()), lambda _: None, clock=lambda: now[0])
+        for stops in (False, False, True, False):
+            scraped.clear()
+            stopped[:] = [True] if stops else []
+            follower.turn()
+            assert [where for where in scraped if not where.startswith("/api/")] == [path or "/"]
+            assert bool(follower.state.problem) == stops
+            now[0] += 24 * 3600
+        assert follower.state.rows == len(rows_of(tmp_path / "store")) == 3
 
 
 def test_slurm_is_asked_for_jobs_every_five_minutes_and_keeps_no_samples_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

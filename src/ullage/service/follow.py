@@ -28,7 +28,7 @@ from ullage.service.state import LATE_S, FollowedSource
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.job import read_jobs
-from ullage.sources.source import Deadline, Options, files_of, is_url_or_live_source
+from ullage.sources.source import Deadline, Options, files_of, has_history, is_url_or_live_source
 from ullage.store.old_names import without_old_names
 from ullage.store.store import Store
 from ullage.units import DAY_MS, HOUR_MS
@@ -209,8 +209,9 @@ class Follower:
         """
         now, rows, more = round(self._clock() * 1000), 0, True
         mark = self._mark(store, source, now)
+        at_once = mark.read_until + STRIDE_MS >= now or not has_history(source)
         while more:
-            until = min(now, mark.read_until + STRIDE_MS)
+            until = now if at_once else min(now, mark.read_until + STRIDE_MS)
             problems = Problems()
             try:
                 new = self._take(store, [source], records, problems, mark.since(until), until)
@@ -220,7 +221,7 @@ class Follower:
                 until = now  # there may be nothing in that time, which says nothing of what came after it
                 new = self._take(store, [source], records, problems, mark.since(until), until)
             more = until < now
-            if new and (missed := mark.missed_since(until)) is not None:
+            if new and (missed := mark.missed_since(until)) is not None and has_history(source):
                 new += self._take(store, [source], None, problems, missed, until)
             read_until = until if problems.complete else problems.read_until
             if read_until is not None:

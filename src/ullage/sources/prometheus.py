@@ -78,7 +78,12 @@ def base(name: str) -> str:
     return path.rstrip("/").removesuffix("/api/v1") + mark + query
 
 
-@source("prometheus", recognise=recognise, reads="a Prometheus HTTP API (Prometheus, VictoriaMetrics, Thanos, Mimir): http://host:9090")
+@source(
+    "prometheus",
+    recognise=recognise,
+    reads="a Prometheus HTTP API (Prometheus, VictoriaMetrics, Thanos, Mimir): http://host:9090",
+    history=True,
+)
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield a batch of wide rows for each chunk of (since, until]; without these, of the last 24 hours.
 

@@ -119,7 +119,7 @@ class Source:
 
     `recognise` sees a place and says how sure it is: 0 not mine, 1 perhaps (a loose format such as CSV), 2 certainly.
     A source that reads a whole folder as one thing says so with `folder=True` and is asked first, with `Place.path`
-    the folder.
+    the folder. One whose server holds samples of the past, and can be asked for a time, says so with `history=True`.
     """
 
     name: str
@@ -127,6 +127,7 @@ class Source:
     read: SampleReader
     reads: str
     folder: bool = False
+    history: bool = False
 
 
 @dataclass
@@ -158,11 +159,13 @@ class InOrder:
 SOURCES: Registry[Source] = Registry("telemetry source", package="ullage.sources", command="ullage fleet --help")
 
 
-def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: bool = False) -> Callable[[SampleReader], SampleReader]:
+def source(
+    name: str, *, recognise: Callable[[Place], int], reads: str, folder: bool = False, history: bool = False
+) -> Callable[[SampleReader], SampleReader]:
     """Register the decorated function as the reader of a format. `reads` is one line for the table of formats."""
 
     def register(reader: SampleReader) -> SampleReader:
-        SOURCES.add(name, Source(name, recognise, reader, reads, folder))
+        SOURCES.add(name, Source(name, recognise, reader, reads, folder, history))
         return reader
 
     return register
@@ -213,6 +216,11 @@ def is_url_or_live_source(name: str) -> bool:
     [True, True, False]
     """
     return "://" in name or (name in SOURCES and SOURCES[name].recognise(Place(name)) > 0)
+
+
+def has_history(url: str) -> bool:
+    """Return whether what answers at a URL can be asked for samples of the past: an exporter's page tells only how things are now."""
+    return _reader(Place(url)).history
 
 
 def read_samples(
