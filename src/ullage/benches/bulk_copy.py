@@ -20,32 +20,36 @@ THREADS = 128
 # before version 9.3 does not say by which proxy a copy reaches them. Stages are a ring: while one copy is waited for, the others
 # are on their way. `pieces` is after how many trips a block begins again. A wait gives up in the end: a copy that never arrives shall
 # give a wrong result, not hang.
-SOURCE = r"""
-extern __shared__ __align__(128) char stage[];
-__device__ __forceinline__ void ask(u32 at, const char *from, u32 size, u32 arrived) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(arrived), "r"(size) : "memory");
-    asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-        :: "r"(at), "l"(from), "r"(size), "r"(arrived) : "memory");
-}
+RING = r"""
 __device__ __forceinline__ void await(u32 arrived, u32 parity) {
     u32 done = 0;
     for (u32 tries = 0; !done && tries < 1u << 20; tries++)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(done) : "r"(arrived), "r"(parity) : "memory");
 }
-__device__ __forceinline__ void prepare(u32 arrived, int stages) {
+__device__ __forceinline__ void prepare(u32 barrier, int count, int arrivals) {
     #pragma unroll 1
-    for (int i = ullage_first() ? 0 : stages; i < stages; i++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(arrived + 8 * i) : "memory");
+    for (int i = ullage_first() ? 0 : count; i < count; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier + 8 * i), "r"(arrivals) : "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 #define NEXT(count, limit) count = count + 1 == limit ? 0 : count + 1;
+"""
+SOURCE = (
+    RING
+    + r"""
+extern __shared__ __align__(128) char stage[];
+__device__ __forceinline__ void ask(u32 at, const char *from, u32 size, u32 arrived) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(arrived), "r"(size) : "memory");
+    asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+        :: "r"(at), "l"(from), "r"(size), "r"(arrived) : "memory");
+}
 
 extern "C" __global__ void bulk_load(u64 *clocks, const char *values, char *found, int trips, int size, int stages, int pieces) {
     __shared__ u64 barriers[64];
     u32 arrived = ullage_shared(barriers), at = ullage_shared(stage), parity = 0;
     int piece = 0, now = 0;
-    prepare(arrived, stages);
+    prepare(arrived, stages, 1);
     ULLAGE_BEGIN
     if (ullage_first()) {
         #pragma unroll 1
@@ -72,7 +76,7 @@ extern "C" __global__ void bulk_copy(u64 *clocks, const char *values, char *foun
     __shared__ u64 barriers[64];
     u32 arrived = ullage_shared(barriers), at = ullage_shared(stage), parity = 0;
     int piece = 0, written = 0, now = 0, before = stages - 1;
-    prepare(arrived, stages);
+    prepare(arrived, stages, 1);
     ULLAGE_BEGIN
     if (ullage_first()) {
         #pragma unroll 1
@@ -101,6 +105,7 @@ extern "C" __global__ void bulk_copy(u64 *clocks, const char *values, char *foun
     ULLAGE_END
 }
 """
+)
 
 
 @bench(

@@ -71,7 +71,8 @@ class Tcgen05:
         return result << 4 | operand << 7 | operand << 10 | (self.n >> 3) << 17 | (ROWS >> 4) << 24
 
 
-# What every kernel of these products needs: to wait for an mbarrier, and one thread of a warp.
+# What every kernel of these products needs: to wait for an mbarrier, one thread of a warp, the two mbarriers and operands that tensor
+# cores see, and the rows of D, of which each warp reads its 32 lanes.
 COMMON = (
     LAYOUT
     + r"""
@@ -89,6 +90,26 @@ __device__ __forceinline__ bool elected()
     asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(chosen));
     return chosen;
 }
+__device__ __forceinline__ void prepare_products(u32 barrier)
+{
+    if (threadIdx.x == 0)
+        for (int which = 0; which < 2; ++which)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier + 8 * which) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+    __syncthreads();
+}
+__device__ __forceinline__ void write_sums(u32 *d, u32 sums, int columns)
+{
+    const int warp = threadIdx.x / 32;
+    for (int column = 0; column < columns; ++column) {
+        u32 bits;
+        asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0}, [%1];" : "=r"(bits) : "r"(sums + (warp << 21) + column));
+        asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+        d[threadIdx.x * columns + column] = bits;
+    }
+}
 """
 )
 # A trip's instructions report to one of two barriers; the trip after next waits for it, so the tensor cores always have work in
@@ -101,20 +122,14 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05(u64 *clocks, 
     __shared__ u32 given;
     u32 *const tile_a = tile, *const tile_b = tile + {rows} * {words};
     const u32 barrier = ullage_shared(barriers);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     lay_out(tile_a, a, {rows}, {words});
     lay_out(tile_b, b, {n}, {words});
     if (warp == 0) {{
         asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], {n};" :: "r"(ullage_shared(&given)) : "memory");
         asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
     }}
-    if (threadIdx.x == 0)
-        for (int which = 0; which < 2; ++which)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier + 8 * which) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
-    __syncthreads();
+    prepare_products(barrier);
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     const u32 sums = *(volatile u32 *)&given;
     const u64 version = 1ull << 46;
@@ -139,13 +154,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05(u64 *clocks, 
     }}
     ULLAGE_END
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
-    if (blockIdx.x == 0)
-        for (int column = 0; column < {n}; ++column) {{
-            u32 bits;
-            asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%0}}, [%1];" : "=r"(bits) : "r"(sums + (warp << 21) + column));
-            asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
-            ((u32 *)d)[(32 * warp + lane) * {n} + column] = bits;
-        }}
+    if (blockIdx.x == 0) write_sums((u32 *)d, sums, {n});
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
     __syncthreads();
     if (warp == 0) asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, {n};" :: "r"(sums));

@@ -11,6 +11,7 @@ from ullage.benches.operands import BF16, FP8, FP16, FP32, TF32, cancelling, pro
 from ullage.benches.ptx_mma import CYCLES
 from ullage.benches.ptx_tcgen05 import COMMON, ROUNDS, ROWS, SLICES, THREADS, Tcgen05
 from ullage.benches.ptx_wgmma import STEP
+from ullage.benches.shared_cluster import CLUSTER
 
 ARCHITECTURES = ("sm_100a", "sm_103a")
 OPERANDS = (FP16, BF16, TF32, FP8)
@@ -20,30 +21,19 @@ BARRIERS = 32  # bytes behind the operands: two mbarriers, and where tensor memo
 # As in `ptx_tcgen05`, but for what the pair shares: tensor memory is allocated by both, both have their operands laid out before the first
 # product, and the second waits at the cluster's barrier until the first knows that the last is done.
 _KERNEL = r"""
-__device__ __forceinline__ void cluster_sync()
-{{
-    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}}
-__device__ __forceinline__ u32 cluster_rank() {{ u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }}
 extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_pair(u64 *clocks, const u32 *a, const u32 *b, float *d, int trips)
 {{
     extern __shared__ __align__(128) u32 tile[];
     u32 *const tile_a = tile, *const tile_b = tile_a + {rows} * {words}, *const behind = tile_b + {half} * {words};
     const u32 barrier = ullage_shared(behind), rank = cluster_rank();
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     lay_out(tile_a, a + rank * {rows} * {words}, {rows}, {words});
     lay_out(tile_b, b + rank * {half} * {words}, {half}, {words});
     if (warp == 0) {{
         asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], {n};" :: "r"(barrier + 16) : "memory");
         asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;");
     }}
-    if (threadIdx.x == 0)
-        for (int which = 0; which < 2; ++which)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier + 8 * which) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
-    __syncthreads();
+    prepare_products(barrier);
     cluster_sync();
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     const u32 sums = ((volatile u32 *)behind)[4];
@@ -71,13 +61,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_pair(u64 *clo
     cluster_sync();
     ULLAGE_END
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
-    if (blockIdx.x < 2)
-        for (int column = 0; column < {n}; ++column) {{
-            u32 bits;
-            asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%0}}, [%1];" : "=r"(bits) : "r"(sums + (warp << 21) + column));
-            asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
-            ((u32 *)d)[(rank * {rows} + 32 * warp + lane) * {n} + column] = bits;
-        }}
+    if (blockIdx.x < 2) write_sums((u32 *)d + rank * {rows} * {n}, sums, {n});
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
     __syncthreads();
     cluster_sync();
@@ -88,7 +72,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_pair(u64 *clo
 
 def source(mma: Tcgen05) -> str:
     """Return the kernel `tcgen05_pair`: A [256, k] and B [n, k] row by row, D [256, n]; k is that of all slices."""
-    return COMMON + _KERNEL.format(
+    return COMMON + CLUSTER + _KERNEL.format(
         threads=THREADS, rows=ROWS, words=SLICES * STEP // 4, n=mma.n, half=mma.n // 2, rounds=ROUNDS, slices=SLICES, kind=mma.kind,
         descriptor=descriptor(mma),
     )  # fmt: skip

@@ -138,13 +138,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_scaled(
         asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 512;" :: "r"(ullage_shared(&given)) : "memory");
         asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
     }}
-    if (threadIdx.x == 0)
-        for (int which = 0; which < 2; ++which)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier + 8 * which) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
-    __syncthreads();
+    prepare_products(barrier);
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     const u32 sums = *(volatile u32 *)&given, of_a = sums + {n}, of_b = of_a + {scale_words} * {rows} / 32;
     for (int column = 0; column < {scale_words} * {rows} / 32; ++column)
@@ -183,13 +177,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_scaled(
     }}
     ULLAGE_END
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
-    if (blockIdx.x == 0)
-        for (int column = 0; column < {n}; ++column) {{
-            u32 bits;
-            asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%0}}, [%1];" : "=r"(bits) : "r"(sums + (warp << 21) + column));
-            asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
-            ((u32 *)d)[(32 * warp + lane) * {n} + column] = bits;
-        }}
+    if (blockIdx.x == 0) write_sums((u32 *)d, sums, {n});
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
     __syncthreads();
     if (warp == 0) asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, 512;" :: "r"(sums));

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.benches.bench import Arrays, Case, Data, Labels, Output, TableLayout, Target, TensorMap, bench
+from ullage.benches.bulk_copy import RING
+from ullage.benches.shared_cluster import CLUSTER
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
 ACROSS = 4  # boxes beside one another in each dimension but the outermost
@@ -17,29 +19,15 @@ ALIGNED = 1024  # bytes after which a swizzle begins anew
 THREADS = 128
 RANKS = (1, 2, 3)
 
-# One thread does it all, as in `bulk_copy`. Stages begin where a swizzle does, and the mbarriers lie behind them. A wait gives up in the
-# end: a copy that never arrives shall give a wrong result, not hang.
+# One thread does it all, as in `bulk_copy`. Stages begin where a swizzle does, and the mbarriers lie behind them.
 _COMMON = r"""
 extern __shared__ __align__(1024) char stage[];
 __device__ __forceinline__ void expect(u32 arrived, u32 size) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(arrived), "r"(size) : "memory");
 }
-__device__ __forceinline__ void await(u32 arrived, u32 parity) {
-    u32 done = 0;
-    for (u32 tries = 0; !done && tries < 1u << 20; tries++)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done) : "r"(arrived), "r"(parity) : "memory");
-}
 __device__ __forceinline__ void acquire(const void *map) {
     asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" :: "l"(map) : "memory");
 }
-__device__ __forceinline__ void prepare(u32 barrier, int count, int arrivals) {
-    #pragma unroll 1
-    for (int i = ullage_first() ? 0 : count; i < count; i++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier + 8 * i), "r"(arrivals) : "memory");
-    asm volatile("fence.proxy.async;" ::: "memory");
-}
-#define NEXT(count, limit) count = count + 1 == limit ? 0 : count + 1;
 """
 _LOAD = r"""
 __device__ __forceinline__ void ask_RANK(u32 at, const void *map, u32 box, u32 arrived, int b0, int b1, int b2) {
@@ -82,11 +70,6 @@ extern "C" __global__ void tensor_load_RANK(
 # the stage is free, which they do as soon as they got what was in it. It does not wait for that at once, but `lag` trips later: to tell
 # another SM takes longer than a box.
 _MULTICAST = r"""
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-__device__ __forceinline__ u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
-__device__ __forceinline__ u32 cluster_size() { u32 n; asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n)); return n; }
 __device__ __forceinline__ void tell(u32 barrier, u32 rank) {
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
         " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" :: "r"(barrier), "r"(rank) : "memory");
@@ -159,7 +142,7 @@ _COORDINATES = {
 
 
 def _source() -> Iterator[str]:
-    yield _COMMON
+    yield from (RING, CLUSTER, _COMMON)
     for rank in RANKS:
         places = ", ".join(f"%{3 + dimension}" for dimension in range(rank))
         yield _LOAD.replace("RANK", str(rank)).replace("PLACES", places).replace("COORDINATES", _COORDINATES[rank])
