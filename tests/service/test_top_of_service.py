@@ -232,6 +232,25 @@ def test_times_that_can_not_be_are_left_out() -> None:
     assert said.code == 1 and "no GPU told anything" in said.err
 
 
+def test_a_service_that_is_not_ready_is_asked_once_and_says_why(tmp_path: Path) -> None:
+    asked = list[str]()
+
+    def answer(handler: Any) -> None:
+        asked.append(handler.path)
+        if handler.path == HEALTH_PATH:
+            say(handler, json.dumps({"service": "ullage"}))
+        else:
+            say(handler, json.dumps({"error": {"problem": "http://prometheus:9090 is being read", "hint": None}}), 503)
+
+    with scripted(answer) as url:
+        said = top("--source", url)
+        assert said.code == 1 and f"the service at {url} is not ready: http://prometheus:9090 is being read" in said.err
+    assert f"try again in a minute; {url}/readyz says when it is ready" in said.err and asked == [HEALTH_PATH, SAMPLES_PATH]
+    with service(ServiceSettings(source=str(Store.open(tmp_path / "store", create=True).path))) as client:
+        said = top("--source", url_of(client))
+    assert said.code == 1 and f"the service at {url_of(client)} is not ready: " in said.err
+
+
 def test_headers_are_for_servers() -> None:
     said = top("--header", "Authorization: Bearer x")
     assert said.code == 1 and "--header is for a server" in said.err

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
-from ullage.sources.http import Client
+from ullage.sources.http import Client, ServerError
 from ullage.sources.parquet import read_parquet
 from ullage.sources.source import Deadline, Options, sane_times
 
@@ -35,18 +35,28 @@ def running_service(url: str, options: Options) -> Client | None:
         said = json.loads(Client(url, asked).get(HEALTH_PATH))
     except (UllageError, ValueError, RecursionError):
         return None
-    return Client(url, options) if isinstance(said, dict) and said.get("service") == SERVICE else None
+    is_one = isinstance(said, dict) and said.get("service") == SERVICE
+    return Client(url, replace(options, retries=0)) if is_one else None  # one that isn't ready is not waited for
 
 
 def read_service(client: Client, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of `tables.SAMPLES`. Raises UllageError where the service refuses, or gives what can't be read."""
-    file = io.BytesIO(client.get(SAMPLES_PATH))
-    rows = 0
+    file, rows = io.BytesIO(_samples(client)), 0
     for batch in sane_times(read_parquet(file, client.shown, Options(), problems), problems):
         rows += batch.num_rows
         if rows > MOST_ROWS:
             raise UllageError(f"{client.shown} gives more than {MOST_ROWS:,} samples of its last minutes", "is it an `ullage serve`?")
         yield batch
+
+
+def _samples(client: Client) -> bytes:
+    try:
+        return client.get(SAMPLES_PATH)
+    except ServerError as error:
+        if error.status != 503:
+            raise
+        problem = f"the service at {client.shown} is not ready: {harmless(error.reason) or 'it does not say why'}"
+        raise UllageError(problem, f"try again in a minute; {client.shown}/readyz says when it is ready") from error
 
 
 def reader_of(client: Client) -> Callable[[str, Options, Problems], Iterator[pa.RecordBatch]]:
