@@ -205,6 +205,9 @@ def _as_far_as_it_goes(name: str, options: Options, problems: Problems, names: M
     except UllageError as error:
         late = others and not options.deadline.left and isinstance(error, UnreadableError)
         if not begun and not late:
+            from ullage.sources.running_service import require_no_service
+
+            require_no_service(name, options)
             raise
         place = harmless(public(name))
         problems.note(f"{place} ended early, and what came before is reported: {error.problem}")

@@ -184,6 +184,15 @@ def test_a_store_whose_only_late_sample_is_ahead_of_the_clock_shows_none(tmp_pat
     assert parquet.read_table(io.BytesIO(RecentSamples(ahead).file(condition_of("user=ann")))).num_rows == 0
 
 
+@pytest.mark.parametrize("path", ["", "/", "/api/v1/fleet"])
+def test_a_report_on_a_service_says_how_to_ask_it(still: Client, path: str) -> None:
+    url = url_of(still)
+    for words in ((), ("--header", f"Authorization: Bearer {READ}")):
+        said = ask("fleet", f"{url}{path}", *words)
+        assert said.code == 1 and f"{url} is a running Ullage service, which gives reports and not samples" in said.err
+        assert f"curl '{url}/api/v1/fleet?form=text'" in said.err and f"ullage top --source {url}" in said.err
+
+
 # -- what is no service -----------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,16 @@ def _samples(client: Client) -> bytes:
         raise UllageError(problem, f"try again in a minute; {client.shown}/readyz says when it is ready") from error
 
 
+def require_no_service(url: str, options: Options) -> None:
+    """Raise UllageError, which says how to ask it, where a running service answers at a URL: it gives reports, not samples for one."""
+    if (client := running_service(url.partition("/api/v1")[0], options)) is not None:
+        raise UllageError(
+            f"{client.shown} is a running Ullage service, which gives reports and not samples for one",
+            f"its report: curl '{client.shown}/api/v1/fleet?form=text' (with a token: -H 'Authorization: Bearer …'); "
+            f"its GPUs now: ullage top --source {client.shown}; or name the store or the Prometheus that it reads",
+        )
+
+
 def reader_of(client: Client) -> Callable[[str, Options, Problems], Iterator[pa.RecordBatch]]:
     """Return what reads a service as `read_samples` reads a place: its last minutes, of whatever time they are."""
     return lambda _place, _options, problems: read_service(client, problems)
