@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+Number = TypeVar("Number", bound=np.generic)
 
 _SHARED = 1 << 17  # rows of nulls that share their memory
 
@@ -87,3 +89,32 @@ def _nulls(kind: pa.DataType) -> pa.Array:
 
 def _bits(mask: npt.NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
+
+
+def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return a column whose values are all the same as a view of one of them: a profile of one process and one device has several."""
+    return np.broadcast_to(values[0], values.shape) if len(values) and (values == values[0]).all() else values
+
+
+def compact(values: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return whole numbers in the memory that they need: one again and again as a view of one, others in 32 bits where they fit.
+
+    >>> compact(np.array([7, 7])).strides, compact(np.array([7, 8])).dtype, compact(np.array([7, 2**31])).dtype
+    ((0,), dtype('int32'), dtype('int64'))
+    """
+    if not len(values) or values.dtype.itemsize <= 4:
+        return one_view(values)
+    least, most = values.min(), values.max()
+    if least == most:
+        return np.broadcast_to(least, values.shape)
+    return values.astype(np.int32) if least >= -(2**31) and most < 2**31 else values
+
+
+def chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
+    """Return the values where `mask` (or those at positions), without a copy where that is all of them, or one value again and again."""
+    if mask.dtype == np.bool_ and mask.all():
+        return values
+    if len(values) and values.strides == (0,):
+        count = int(np.count_nonzero(mask)) if mask.dtype == np.bool_ else len(mask)
+        return np.broadcast_to(values[0], (count,))
+    return values[mask]

@@ -166,6 +166,27 @@ def test_a_collective_that_says_nothing_is_told_by_its_launch(tmp_path):
     assert told(row) == GATHERED
 
 
+def test_numbers_too_wide_for_32_bits_are_kept_beside_narrow_ones(tmp_path):
+    # the first kernel says how many bytes it moved, the second, of 3 · 2^31, is told by its launch; threads are pthreads' addresses
+    given = COLLECTIVE | {"In msg nelems": 3 << 30, "Out msg nelems": 3 << 30, "Collective name": "allreduce"}
+    launch = on_host(0, 1, "record_param_comms", "cpu_op", **given, **{"External id": 99})
+    near = [call(at, 1, correlation=number) | {"tid": 2**47 + at} for at, number in ((2, 2**31 - 1), (4, 2**31))]
+    small = {"External id": 98, "Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Byte"}
+    work = [
+        kernel(at, 2, "ncclDevKernel_Generic_4(x)", correlation=n, **more)
+        for at, n, more in ((5, 2**31 - 1, small), (8, 2**31, {"External id": 99}))
+    ]
+    rows, _, _ = reading(written(tmp_path, launch, *near, *work))
+    assert [row["bytes"] for row in rows if row["kind"] == "collective"] == [4, 3 << 31]
+    assert [(row["thread"], row["correlation"]) for row in rows if row["kind"] == "api"] == [(2**47 + 2, 2**31 - 1), (2**47 + 4, 2**31)]
+    path = written(tmp_path, launch, *near, *work)
+    form, file = recognised(path)
+    recording = Recording(path.name)
+    capture = gather(form.read(file, recording, TraceOptions(), Problems()), recording)
+    assert capture.calls.thread.tolist() == [2**47 + 2, 2**47 + 4]
+    assert capture.device.correlation.tolist() == [2**31 - 1, 2**31]
+
+
 def test_launches_count_as_communication_only_where_the_host_runs_them(tmp_path):
     launch = on_host(0, 1, "record_param_comms", "cpu_op", **COLLECTIVE)
     assert only(written(tmp_path, launch, distributedInfo={"backend": "gloo", "rank": 0}))["kind"] == "mpi"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.arrays import plain
+from ullage.arrays import chosen, compact, one_view, plain
 from ullage.memory import give_back
 from ullage.recording import Recording
 from ullage.sums.lanes.spans import Times
@@ -48,6 +48,19 @@ _NUMBERS = (
 )
 _NOT_ON_DEVICE = ("thread", "tokens", "off", "awaited_stream", "awaited")
 _WORDS = ("name", "operation", "group", "product")
+_NARROW = (  # in 32 bits where they fit, since they are only ever compared
+    "thread",
+    "stream",
+    "correlation",
+    "sequence",
+    "awaited_stream",
+    "awaited",
+    "members",
+    "blocks",
+    "threads",
+    "registers",
+    "shared",
+)
 _COLUMNS = {
     "device": ("kind", *(name for name in _NUMBERS if name not in _NOT_ON_DEVICE), *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
@@ -219,7 +232,8 @@ def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> LaneRow
         if not parts:
             small = np.int8 if name in ("kind", "call") else np.int32 if name in _WORDS else np.int64
             return np.zeros(0, small)
-        return _as_one([part.pop(name) for part in parts])
+        values = _as_one([part.pop(name) for part in parts])
+        return compact(values) if name in _NARROW else values  # type: ignore[arg-type]
 
     return LaneRows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]
 
@@ -229,18 +243,3 @@ def _as_one(pieces: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
     if all(piece.strides == (0,) and piece[0] == pieces[0][0] for piece in pieces):
         return np.broadcast_to(pieces[0][0], sum(map(len, pieces)))
     return one_view(np.concatenate(pieces))
-
-
-def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Return a column whose values are all the same as a view of one of them: a profile of one process and one device has several."""
-    return np.broadcast_to(values[0], values.shape) if len(values) and (values == values[0]).all() else values
-
-
-def chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
-    """Return the values where `mask` (or those at positions), without a copy where that is all of them, or one value again and again."""
-    if mask.dtype == np.bool_ and mask.all():
-        return values
-    if len(values) and values.strides == (0,):
-        count = int(np.count_nonzero(mask)) if mask.dtype == np.bool_ else len(mask)
-        return np.broadcast_to(values[0], (count,))
-    return values[mask]

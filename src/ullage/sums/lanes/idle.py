@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ullage.memory import give_back
 from ullage.sums.lanes.code.idle import Charge, NamedIdle
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
-from ullage.sums.lanes.launches import Launches, Mask, distinct, launches, only, puts
+from ullage.sums.lanes.launches import Launches, Mask, distinct, is_sorted, launches, only, puts
 from ullage.sums.lanes.queues import StreamQueue, launch_delays, quantile, queues
 from ullage.sums.lanes.spans import Spans, Times, clip, join, spans, subtract, union, within
 from ullage.sums.lanes.states import DeviceState, Key, ProcessState, certainly_off
@@ -152,7 +152,7 @@ def _ran(capture: Capture, device: DeviceState) -> LaneRows:
     rows = capture.device
     ran = (rows.device == device.number) & (rows.end > rows.start) & (rows.kind != KIND["lost"])
     rows = only(rows, ran, "kind", "process", "stream", "correlation", "name")
-    return rows if (rows.start[1:] >= rows.start[:-1]).all() else rows.where(np.argsort(rows.start, kind="stable"))
+    return rows if is_sorted(rows.start) else rows.where(np.argsort(rows.start, kind="stable"))
 
 
 def _pieces(gaps: Spans, device: DeviceState, rows: LaneRows, put: Launches, main: tuple[int, int]) -> _Pieces:
@@ -307,8 +307,8 @@ def _kind(code: int) -> str:
 
 
 def _rhythm(gaps: Spans, rows: LaneRows, put: Launches, seen: Spans) -> Rhythm:
-    long = gaps.end - gaps.start
-    delays = launch_delays(rows, put, seen)
+    streams = queues(rows, put, seen)
+    long, delays = gaps.end - gaps.start, launch_delays(rows, put, seen)
     total = int(long.sum())
     return Rhythm(
         gaps=len(long),
@@ -317,5 +317,5 @@ def _rhythm(gaps: Spans, rows: LaneRows, put: Launches, seen: Spans) -> Rhythm:
         launches=len(delays),
         delay=quantile(delays, 0.5),
         delay_95=quantile(delays, 0.95),
-        streams=queues(rows, put, seen),
+        streams=streams,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, LaneRows, chosen
+from ullage.arrays import chosen
+from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, LaneRows
 from ullage.sums.lanes.spans import BLOCK, Times
 
 Mask = npt.NDArray[np.bool_]
@@ -46,7 +47,8 @@ def launches(calls: LaneRows, rows: LaneRows) -> Launches:
 def _match(calls: LaneRows, own: Places, correlation: Times, places: Places, found: Launches) -> None:
     """Fill in what is found of the rows at `places` among the calls at `own`. There may be millions: no column is copied whole but
     what is sorted."""
-    order = own[np.argsort(calls.correlation[own], kind="stable")]
+    numbers = calls.correlation[own]
+    order = own if is_sorted(numbers) else own[np.argsort(numbers, kind="stable")]
     numbers = calls.correlation[order]
     new = np.concatenate(([True], numbers[1:] != numbers[:-1]))
     first = None if new.all() else np.flatnonzero(new)
@@ -65,6 +67,11 @@ def _match(calls: LaneRows, own: Places, correlation: Times, places: Places, fou
         (found.thread, calls.thread, np.minimum),
     ):
         column[places] = values[order[at]] if first is None else of_several.reduceat(values[order], first)[at]
+
+
+def is_sorted(values: npt.NDArray[np.signedinteger[Any]]) -> bool:
+    """Return whether values are in order already: to sort millions of them takes memory."""
+    return bool((values[1:] >= values[:-1]).all())
 
 
 def puts(calls: LaneRows) -> Mask:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows, one_view
+from ullage.arrays import one_view
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.observed import hosts
 from ullage.sums.lanes.spans import Times

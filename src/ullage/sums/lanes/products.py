@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ullage.arrays import chosen
 from ullage.product import EARLIER, GRAPH
 from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import annotation_level
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows, chosen
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans, Times

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ullage.arrays import chosen
 from ullage.sums.lanes.gather import LaneRows
-from ullage.sums.lanes.launches import Launches, Mask, distinct
-from ullage.sums.lanes.spans import Spans, Times, intersect, union, within
+from ullage.sums.lanes.launches import Launches, Mask, distinct, is_sorted
+from ullage.sums.lanes.spans import BLOCK, Spans, Times, intersect, union, within
 
 MOST = 64  # streams of a device that are kept
 
@@ -48,7 +49,7 @@ def _queue(stream: int, rows: LaneRows, put: Launches, seen: Spans, mine: Mask) 
     called, begun = _firsts(rows, put, mine)
     delays = (begun - called)[within(seen, begun, begun + 1) > 0]
     waits = begun > called
-    called, begun = called[waits], begun[waits]
+    called, begun = chosen(called, waits), chosen(begun, waits)
     return StreamQueue(
         stream=stream,
         launches=len(delays),
@@ -69,18 +70,23 @@ def launch_delays(rows: LaneRows, put: Launches, seen: Spans) -> Times:
 def _firsts(rows: LaneRows, put: Launches, mine: Mask) -> tuple[Times, Times]:
     """Return when each launching call of some rows began, and when the first of these rows that it launched did."""
     begun, called = rows.start[mine], put.start[mine]
-    order = np.argsort(called, kind="stable")  # rows are sorted by start, so the first of a call's work comes first
-    begun, called = begun[order], called[order]
+    if not is_sorted(called):
+        order = np.argsort(called, kind="stable")  # rows are sorted by start, so the first of a call's work comes first
+        begun, called = begun[order], called[order]
     first = np.concatenate((np.ones(min(len(called), 1), bool), called[1:] != called[:-1]))
-    return called[first], begun[first]
+    return chosen(called, first), chosen(begun, first)
 
 
 def _most(called: Times, begun: Times, seen: Spans) -> int:
-    """Return the largest number of waits that run at one moment of `seen`."""
+    """Return the largest number of waits that run at one moment of `seen`; they are in the order of their launches."""
     looked = intersect(union(called, begun), seen)  # it begins where the number may be largest: at a launch, or where looking begins
     moments = np.concatenate((looked.start, called[within(seen, called, called + 1) > 0]))
-    waiting = np.searchsorted(np.sort(called), moments, side="right") - np.searchsorted(np.sort(begun), moments, side="right")
-    return int(waiting.max()) if len(waiting) else 0
+    over, most = np.sort(begun), 0
+    for low in range(0, len(moments), BLOCK):
+        some = moments[low : low + BLOCK]
+        waiting = np.searchsorted(called, some, side="right") - np.searchsorted(over, some, side="right")
+        most = max(most, int(waiting.max()))
+    return most
 
 
 def quantile(times: Times, share: float) -> int | None:

@@ -84,7 +84,7 @@ _COMPUTES, _COLLECTIVES, _MOST, _EQUAL, _UNTOLD, _SHARING, _HELD, _LEAST, _UNSIZ
 
 
 def _launches(rows: LaneRows, of: npt.NDArray[np.bool_]) -> KernelLaunches:
-    return KernelLaunches(rows.blocks[of], rows.threads[of], rows.registers[of], rows.shared[of])
+    return KernelLaunches(*(column[of].astype(np.int64) for column in (rows.blocks, rows.threads, rows.registers, rows.shared)))
 
 
 def _computed(works: KernelLaunches, sms: int | None, limits: SmLimits | None) -> tuple[Shares, Shares]:

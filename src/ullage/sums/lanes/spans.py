@@ -166,14 +166,16 @@ def within(a: Spans, start: Times, end: Times) -> Times:
     >>> within(spans((0, 10), (20, 30)), np.array([5, 0]), np.array([25, 100])).tolist()
     [10, 20]
     """
-    return _before(a, _times(end)) - _before(a, _times(start))
+    start, end = _times(start), _times(end)
+    found, ran = np.zeros(len(start), np.int64), np.concatenate((_times([0]), np.cumsum(a.end - a.start)))
+    for low in range(0, len(start) if a.pieces else 0, BLOCK):
+        block = slice(low, low + BLOCK)
+        found[block] = _before(a, ran, end[block]) - _before(a, ran, start[block])
+    return found
 
 
-def _before(a: Spans, moment: Times) -> Times:
-    """Return how long `a` has run before each moment."""
-    if not a.pieces:
-        return np.zeros(len(moment), np.int64)
-    ran = np.concatenate((_times([0]), np.cumsum(a.end - a.start)))
+def _before(a: Spans, ran: Times, moment: Times) -> Times:
+    """Return how long `a` has run before each moment; `ran` is how long before each of its spans, and in all."""
     index = np.searchsorted(a.start, moment)
     over = np.where(index > 0, a.end[np.maximum(index - 1, 0)] - moment, 0)
     return ran[index] - np.maximum(over, 0)

@@ -17,7 +17,7 @@ from ullage.traces.json.salvage import BETWEEN, ERRORS, Fits, Salvaged, end_of_a
 from ullage.traces.json.source import JsonSource
 
 T = TypeVar("T")
-CHUNK = 4 << 20  # bytes that are decoded at once: with more, their objects outgrow the processor's cache
+CHUNK = 2 << 20  # bytes that are decoded at once: with more, their objects outgrow the processor's cache
 MOST = 64 << 20  # bytes that one element, or all that stands before or after the array, may have
 _ANY_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _CLOSING = re.compile(rb"\}\s*\](?=\s*(?:\}\s*$|,\s*\"\w+\"\s*:\s*[\"\d]))")

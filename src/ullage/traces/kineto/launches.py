@@ -39,7 +39,7 @@ class KinetoLaunches:
             return replace(part, numbers=numbers)
         for name in _NUMBERS:
             lacking = launched & (numbers[name] < 0)
-            numbers[name] = np.where(lacking, self._rows.numbers[name][place], numbers[name]).astype(numbers[name].dtype)
+            numbers[name] = np.where(lacking, self._rows.numbers[name][place], numbers[name])
         filled = {name: _filled(part.words[name], self._rows.words[name], place) for name in _WORDS}
         return replace(part, numbers=numbers, words=part.words | filled)
 

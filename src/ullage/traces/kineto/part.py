@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage import arrays
-from ullage.arrays import coded
-from ullage.tables import CALLS, KINDS, intervals
+from ullage.arrays import chosen, coded, compact
+from ullage.tables import CALLS, INTERVALS, KINDS, intervals
 from ullage.traces.calls import call
 
 Times = npt.NDArray[np.int64]
@@ -61,14 +61,14 @@ class KinetoPart:
             self,
             start=self.start[mask],
             end=self.end[mask],
-            numbers={name: values[mask] for name, values in self.numbers.items()},
+            numbers={name: chosen(values, mask) for name, values in self.numbers.items()},
             words={name: CodedWords(found.codes[mask], found.words) for name, found in self.words.items()},
         )
 
     def batch(self, base: int) -> pa.RecordBatch:
         """Return the rows as a batch of `tables.INTERVALS`, with `base` ns added to the times."""
         columns: dict[str, object] = {"start": self.start + base, "end": self.end + base, "kind": _same(self.kind, KINDS, len(self))}
-        columns |= {name: _known(values) for name, values in self.numbers.items()}
+        columns |= {name: _known(name, values) for name, values in self.numbers.items()}
         columns |= {name: found.arrow() for name, found in self.words.items()}
         if self.kind == "api":
             columns["call"] = _calls(self.words["name"])
@@ -124,7 +124,7 @@ def joined(parts: list[KinetoPart]) -> list[KinetoPart]:
             while count < len(same) and rows + len(same[count]) <= MOST_ROWS:
                 rows += len(same[count])
                 count += 1
-            found.append(as_one(same[:count]) if count > 1 else same[0])
+            found.append(as_one(same[:count]))
             del same[:count]
     return found
 
@@ -136,7 +136,7 @@ def as_one(parts: Sequence[KinetoPart]) -> KinetoPart:
         first.kind,
         np.concatenate([part.start for part in parts]),
         np.concatenate([part.end for part in parts]),
-        {name: np.concatenate([part.numbers[name] for part in parts]) for name in first.numbers},
+        {name: compact(np.concatenate([part.numbers[name] for part in parts])) for name in first.numbers},
         {name: _one_column([part.words[name] for part in parts]) for name in first.words},
     )
 
@@ -191,8 +191,9 @@ def words(values: Sequence[str | None], known: dict[str, str]) -> CodedWords:
     return CodedWords(codes, [known.setdefault(word, word) if word is not None else "" for word in table])
 
 
-def _known(values: npt.NDArray[np.signedinteger[Any]]) -> pa.Array:
-    return arrays.numbers(values, values < 0)
+def _known(name: str, values: npt.NDArray[np.signedinteger[Any]]) -> pa.Array:
+    wide = values.astype(INTERVALS.field(name).type.to_pandas_dtype(), copy=False)  # Arrow's own cast costs 10 MB when it is first called
+    return arrays.numbers(wide, values < 0)
 
 
 def _same(word: str, vocabulary: Iterable[str], length: int) -> pa.DictionaryArray:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ullage.arrays import chosen
 from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import CodeLevel
 from ullage.sums.lanes.code.times import CodeTimes, code_times
-from ullage.sums.lanes.gather import KIND, Capture, Codes, chosen
+from ullage.sums.lanes.gather import KIND, Capture, Codes
 from ullage.sums.lanes.launches import launches, only
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans, Times
