@@ -32,8 +32,6 @@ from ullage.compressed import opened
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, evaluate
 from ullage.profiles import profile
-from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.training import TrainingPlan, sized, training
 from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals
 from ullage.traces.trace import TRACES
 
@@ -114,6 +112,9 @@ def ours(path: Path) -> dict[str, Any]:
 
 def made(trace: Path | None, size: int) -> Path:
     """Return a file of about `size` bytes, making it when it isn't there yet."""
+    from ullage.simulate.traces.kineto import write  # here, for what is measured needs none of it
+    from ullage.simulate.traces.training import TrainingPlan, sized, training
+
     name = re.sub(r"\W+", "_", trace.name.split(".")[0]) if trace else "simulated"
     path = DATA / f"kineto_{name}_{size // 10**6}.json"
     if path.exists():
