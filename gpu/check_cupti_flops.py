@@ -11,7 +11,7 @@ from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_flops_program import LAUNCHES, NAME, PLAIN, STAGES, needed
 from gpu.cupti_tools import injected, library, needs_recorder, recordings, settings, understood
 from gpu.machine import Machine
-from ullage.cupti.counters.sass_metrics import METRICS, VARIABLE, executed
+from ullage.cupti.counters.sass_metrics import METRICS, VARIABLE, executed_instructions
 from ullage.errors import UllageError
 from ullage.reports.counters.kernel_flops import KernelFlops, program_flops
 
@@ -72,7 +72,7 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings, found
     given = {} if stage == PLAIN else injected(machine, folder, findings.notes, **{VARIABLE: ",".join(METRICS)})
     told = apart.told(machine, apart.asked("cupti_flops_program", stage, environment=given), LIMIT)
     understood(f"'{stage}'", told, findings)
-    counts = executed(recordings(folder))
+    counts = executed_instructions(recordings(folder))
     findings.notes += [f"{stage}: {problem}" for problem in counts.problems]
     if stage != PLAIN:
         found |= {"dropped": counts.dropped, "lacking": len(counts.lacking)}

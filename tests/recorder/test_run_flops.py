@@ -12,7 +12,7 @@ from tests.recorder.recorder_runs import compiled, run_cuda
 from tests.recorder.run_runs import environment
 from tests.recorder.run_runs import run as ullage_run
 from ullage.cupti.chunks import ChunkType, packed
-from ullage.cupti.counters.sass_metrics import INSTRUCTIONS, METRICS, VARIABLE, executed
+from ullage.cupti.counters.sass_metrics import INSTRUCTIONS, METRICS, VARIABLE, executed_instructions
 from ullage.errors import UllageError
 from ullage.render.kernel_flops import view
 from ullage.reports.counters.kernel_flops import program_flops
@@ -26,7 +26,7 @@ def record(folder, *words, metrics=(INSTRUCTIONS, FFMA, FADD), **more):
     """Run the fake program with its instructions counted; return how it ended, and what was counted. CUPTI is as in NVIDIA's wheel."""
     given = {VARIABLE: ",".join(metrics), "ULLAGE_CUPTI": str(cupti_double.wheel())} | more
     ran = run_cuda(folder, *words, **given)
-    return ran, executed(recording.path for recording in ran.recordings)
+    return ran, executed_instructions(recording.path for recording in ran.recordings)
 
 
 def problems(ran):
@@ -112,7 +112,7 @@ def test_whatever_the_recorder_says_of_counting_is_told(tmp_path, problem, said)
     listed = [dict(zip(("what", "code", "detail"), problem, strict=True))]
     with ran.only.path.open("ab") as file:
         file.write(packed(ChunkType.INFO, json.dumps({"problems": listed}).encode()))
-    (told,) = executed([ran.only.path]).problems
+    (told,) = executed_instructions([ran.only.path]).problems
     assert said in told
 
 
@@ -175,7 +175,7 @@ def test_a_damaged_count_is_left_out_and_noted(tmp_path, told):
     ran, found = record(tmp_path, "--kernels", "2")
     with ran.only.path.open("ab") as file:
         file.write(packed(ChunkType.SASS, told))
-    again = executed([ran.only.path])
+    again = executed_instructions([ran.only.path])
     assert again.kernels == found.kernels and again.problems == ("some counts are damaged, and were left out",)
 
 

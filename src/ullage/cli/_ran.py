@@ -157,13 +157,13 @@ def _kernels(files: list[Path], request: RunRequest, notes: list[str]) -> Kernel
 
 def _executed(recorded: Recorded, files: list[Path], notes: list[str], request: RunRequest) -> None:
     """Print the FLOPs of each kernel by type, and write the JSON that was asked for; where nothing was counted say why."""
-    from ullage.cupti.counters.sass_metrics import executed
+    from ullage.cupti.counters.sass_metrics import executed_instructions
     from ullage.render import kernel_flops as render
     from ullage.reports.counters.kernel_flops import program_flops
     from ullage.views.text import text
 
     try:
-        report = program_flops(executed(files), notes)
+        report = program_flops(executed_instructions(files), notes)
     except UllageError as error:
         tell("\n".join([f"{error.problem}: {error.hint}", *notes]))
         if request.json_out is not None:

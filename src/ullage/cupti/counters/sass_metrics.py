@@ -43,7 +43,7 @@ class ExecutedInstructions:
     problems: tuple[str, ...]
 
 
-def executed(paths: Iterable[Path]) -> ExecutedInstructions:
+def executed_instructions(paths: Iterable[Path]) -> ExecutedInstructions:
     """Return what recordings hold of executed instructions, added up by kernel. Raises UllageError for a file that is no recording."""
     kernels: dict[str, ExecutedKernel] = {}
     chips: dict[str, None] = {}

@@ -21,7 +21,7 @@ static struct { int kind, answer; bool on; } kinds[KINDS];
 static int kind_count;
 static struct { int calls, refused, answer; } left_out; /* the last answer that was none of yes */
 static _Atomic uint64_t paused_since; /* 0: isn't */
-static enum { TRACING, COUNTING, SAMPLING, PATCHING } mode; /* activity, or in its place counters, program counters, instructions */
+static enum { TRACING, COUNTING, SAMPLING, COUNTING_INSTRUCTIONS } mode; /* activity, or in its place counters, program counters, instructions */
 static uint64_t graphs_at_pause; /* as callbacks_graphs_made() told when whole graphs were recorded last */
 static bool by_driver; /* whether CUDA's driver brought the recorder in */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
@@ -201,12 +201,12 @@ static bool traced(void) {
 
 static bool started(void) {
     if (!cupti_found()) return false;
-    mode = stalls_wanted() ? SAMPLING : sass_wanted() ? PATCHING : counters_wanted() ? COUNTING : TRACING;
+    mode = stalls_wanted() ? SAMPLING : sass_wanted() ? COUNTING_INSTRUCTIONS : counters_wanted() ? COUNTING : TRACING;
     if (!cupti_subscribed(cuda_called, mode != TRACING)) return false;
     if (cupti_subscriber()) callbacks_watch_graphs();
     void *library = cupti_library();
     bool runs = mode == SAMPLING   ? stalls_start(library, cupti_subscriber())
-                : mode == PATCHING ? sass_start(library, cupti_subscriber())
+                : mode == COUNTING_INSTRUCTIONS ? sass_start(library, cupti_subscriber())
                 : mode == COUNTING ? counters_start(library, cupti_subscriber())
                                    : traced();
     if (!runs) cupti_unsubscribe();

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { METRICS = 512, SESSIONS = 16, RANGES = 100000, AUTO_RANGE = 1, KERNEL_REPLAY = 2, CONFIG = 64 << 20 };
-enum { CONTEXT_DESTROYED = 2, DEVICE_LEVEL_SINCE = 130100 };
+enum { DEVICE_LEVEL_SINCE = 130100 };
 static const uint32_t launches[] = {KERNEL_LAUNCHES}; /* a graph counts as one range */
 
 /* The parameters of the range profiler's calls (cupti_range_profiler.h), the same from release 12.6 to 13.5: `size` counts up to the
@@ -43,7 +43,6 @@ struct configure {
 };
 struct stop { struct head head; void *object; size_t pass, level; uint8_t submitted; };
 struct decode { struct head head; void *object; size_t dropped; };
-#define SIZE(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
 
 #define RANGE_FUNCTIONS(X)                                                                                                          \
     X(cuptiProfilerInitialize) X(cuptiProfilerGetCounterAvailability) X(cuptiRangeProfilerEnable) X(cuptiRangeProfilerDisable)      \
@@ -224,7 +223,7 @@ static void end_context(CUcontext context) {
 
 void counters_called(int domain, uint32_t id, const void *data) {
     const struct call_data *call = domain == DOMAIN_DRIVER ? data : NULL;
-    CUcontext gone = domain == DOMAIN_RESOURCE && id == CONTEXT_DESTROYED ? *(CUcontext const *)data : NULL;
+    CUcontext gone = domain == DOMAIN_RESOURCE && id == CONTEXT_LEAVING ? *(CUcontext const *)data : NULL;
     if (!atomic_load(&running) || inside || !(gone || (call && call->context))) return;
     pthread_mutex_lock(&lock);
     inside = true;
@@ -244,7 +243,7 @@ bool counters_wanted(void) {
 
 /* A callback for each launch, and for a context's end; others would only cost time. */
 static int enable_callbacks(Subscriber subscriber) {
-    int answer = cuptiEnableCallback(1, subscriber, DOMAIN_RESOURCE, CONTEXT_DESTROYED);
+    int answer = cuptiEnableCallback(1, subscriber, DOMAIN_RESOURCE, CONTEXT_LEAVING);
     for (size_t i = 0; i < sizeof launches / sizeof *launches && !answer; i++)
         answer = cuptiEnableCallback(1, subscriber, DOMAIN_DRIVER, launches[i]);
     return answer;
@@ -253,7 +252,6 @@ static int enable_callbacks(Subscriber subscriber) {
 bool counters_start(void *library, Subscriber subscriber) {
     struct head initialize = {sizeof initialize, NULL};
     if (!read_plan(getenv("ULLAGE_COUNTERS"))) return problem("ULLAGE_COUNTERS", ABSENT, "is no plan of counters"), false;
-#define LOOKED_UP(name) name = (int (*)(void *))dlsym(library, #name);
     RANGE_FUNCTIONS(LOOKED_UP)
     cuptiEnableCallback = (int (*)(uint32_t, Subscriber, int, uint32_t))dlsym(library, "cuptiEnableCallback");
     cuptiGetDeviceId = (int (*)(CUcontext, uint32_t *))dlsym(library, "cuptiGetDeviceId");

@@ -54,9 +54,9 @@ static bool looked_up(const char *name, void *function, bool needed) {
 
 bool cupti_found(void) {
     bool enough = (library = library ? library : opened());
-#define LOOKED_UP(name, parameters, needed) \
+#define LOOKED_UP_FIRST(name, parameters, needed) \
     if (library) name = (__typeof__(name))dlsym(library, #name), enough &= looked_up(#name, (void *)name, needed);
-    CUPTI_FUNCTIONS(LOOKED_UP)
+    CUPTI_FUNCTIONS(LOOKED_UP_FIRST)
     shareable = enough;
 #define LOOKED_UP_TOO(name, parameters) \
     if (library) name = (__typeof__(name))dlsym(library, #name), shareable &= name != NULL;

@@ -9,7 +9,7 @@
 
 enum { MULTIPLE_SUBSCRIBERS = 39 };                                                      /* CUptiResult */
 enum { DOMAIN_DRIVER = 1, DOMAIN_RUNTIME = 2, DOMAIN_RESOURCE = 3 };                     /* CUpti_CallbackDomain */
-enum { CONTEXT_CREATED = 1, GRAPH_INSTANTIATED = 18 };                                   /* CUpti_CallbackIdResource */
+enum { CONTEXT_CREATED = 1, CONTEXT_LEAVING = 2, GRAPH_INSTANTIATED = 18 };              /* CUpti_CallbackIdResource */
 enum { DRIVER_GRAPH_LAUNCH = 514, RUNTIME_GRAPH_LAUNCH = 311 };                          /* in cupti_driver_cbid.h, cupti_runtime_cbid.h; the next number: on the thread's stream */
 enum { DRIVER_CALLS = 4, RUNTIME_CALLS = 5, UNIFIED_MEMORY_COUNTER = 25, GRAPH_TRACE = 51 };   /* CUpti_ActivityKind */
 enum { SITE_ENTER = 0, SITE_EXIT = 1 };                                                  /* CUpti_ApiCallbackSite */
@@ -19,6 +19,10 @@ enum { DEVICE_BUFFER_SIZE = 0, DEVICE_BUFFER_LIMIT = 2, ZEROED_OUT_BUFFER = 5, D
 
 /* cuLaunchKernel, …Cooperative, …Ex, each with _ptsz; …CooperativeKernelMultiDevice; cuGraphLaunch */
 #define KERNEL_LAUNCHES 307, 442, 477, 478, 652, 653, 480, 514, 515
+
+/* What the `size` of a structure counts: up to a header's last member. */
+#define SIZE(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
+#define LOOKED_UP(name) name = (__typeof__(name))dlsym(library, #name);
 
 typedef void *CUcontext;
 typedef void *Subscriber;

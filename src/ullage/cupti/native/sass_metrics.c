@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METRICS = 32, SESSIONS = 16, RECORDS = 1 << 20, KERNELS = 1 << 20, CONTEXT_LEAVING = 2, WHOLE_GPU = 0 };
+enum { METRICS = 32, SESSIONS = 16, RECORDS = 1 << 20, KERNELS = 1 << 20, WHOLE_GPU = 0 };
 
 /* The parameters of cupti_sass_metrics.h, the same from release 12.5 to 13.5. `size` counts up to the last member that the header's own
  * macro names: of `flush` that is the one before the last. */
@@ -30,7 +30,6 @@ struct value { uint64_t id, value; };
 struct instruction { size_t size; void *none; uint32_t cubin, function_index; const char *function; uint32_t pc; struct value *values; };
 struct flush { size_t size; void *none; CUcontext context; size_t records, instances; struct instruction *data; };
 struct none { size_t size; void *none; };
-#define SIZE(type, last) (offsetof(struct type, last) + sizeof(((struct type *)0)->last))
 _Static_assert(sizeof(struct instruction) == 48 && sizeof(struct metric) == 16, "as in the header");
 
 #define SASS_FUNCTIONS(X)                                                                                                            \
@@ -107,7 +106,7 @@ static bool found_metrics(struct session *session) {
 }
 
 /* A device is configured once, however many contexts it has. */
-static bool enabled(struct session *session) {
+static bool enable_counting(struct session *session) {
     struct configure set = {SIZE(configure, device), NULL, session->metric_count, session->metrics, session->device};
     struct unset unset = {SIZE(unset, device), NULL, session->device};
     struct enable enable = {SIZE(enable, lazily), NULL, session->context, true};
@@ -119,7 +118,7 @@ static bool enabled(struct session *session) {
 }
 
 /* Once a context: one that was refused stays as it is. */
-static void begin(CUcontext context) {
+static void begin_session(CUcontext context) {
     struct session *session = NULL;
     for (struct session *other = sessions; other < sessions + SESSIONS; other++) {
         if (other->context == context) return;
@@ -128,7 +127,7 @@ static void begin(CUcontext context) {
     if (!session) return problem("counting every context", E2BIG, "more than 16 live at once");
     *session = (struct session){.context = context, .number = contexts++};
     if (cuptiGetDeviceId) cuptiGetDeviceId(context, &session->device);
-    session->on = found_metrics(session) && enabled(session);
+    session->on = found_metrics(session) && enable_counting(session);
 }
 
 /* --- what was counted --- */
@@ -141,7 +140,7 @@ static void add_up(struct session *session, const struct instruction *record, si
 }
 
 /* Each record is an instruction; it has a value for each metric and instance. */
-static bool counted(struct session *session) {
+static bool read_counts(struct session *session) {
     struct amounts told = {SIZE(amounts, instances), NULL, session->context, 0, 0};
     if (!ASK(cuptiSassMetricsGetDataProperties, &told) || !told.records || !told.instances) return false;
     size_t each = told.instances * session->metric_count;
@@ -191,11 +190,11 @@ static void write_kernels(struct session *session, size_t dropped) {
     text_free(&json);
 }
 
-static void end(struct session *session) {
+static void end_session(struct session *session) {
     struct disable disable = {SIZE(disable, dropped), NULL, session->context, 0};
     struct unset unset = {SIZE(unset, device), NULL, session->device};
     if (!session->on) return;
-    bool read = counted(session);
+    bool read = read_counts(session);
     bool over = ASK(cuptiSassMetricsDisable, &disable);
     session->on = false;
     if (over && !device_is_set(session)) ASK(cuptiSassMetricsUnsetConfig, &unset);
@@ -207,15 +206,15 @@ static void end(struct session *session) {
 
 /* --- what CUPTI tells --- */
 
-static struct session *of(CUcontext context) {
+static struct session *session_of(CUcontext context) {
     for (struct session *session = sessions; session < sessions + SESSIONS; session++)
         if (session->context == context) return session;
     return NULL;
 }
 
 static void launched(const struct call_data *call) {
-    begin(call->context);
-    struct session *session = of(call->context);
+    begin_session(call->context);
+    struct session *session = session_of(call->context);
     struct kernel *kernel = session && session->on && call->symbol ? kernel_of(session, call->symbol) : NULL;
     if (kernel) kernel->launches++;
 }
@@ -226,8 +225,8 @@ void sass_called(int domain, uint32_t id, const void *data) {
     if (!atomic_load(&running) || inside || !(gone || (call && call->context && call->site == SITE_ENTER))) return;
     pthread_mutex_lock(&lock);
     inside = true;
-    struct session *session = gone ? of(gone) : NULL;
-    if (session) end(session), session->context = NULL;
+    struct session *session = gone ? session_of(gone) : NULL;
+    if (session) end_session(session), session->context = NULL;
     if (call) launched(call);
     inside = false;
     pthread_mutex_unlock(&lock);
@@ -251,7 +250,6 @@ static bool read_settings(void) {
 bool sass_start(void *library, void *subscriber) {
     static const uint32_t launches[] = {KERNEL_LAUNCHES};
     struct none initialize = {sizeof initialize, NULL};
-#define LOOKED_UP(name) name = (__typeof__(name))dlsym(library, #name);
     SASS_FUNCTIONS(LOOKED_UP)
     LOOKED_UP(cuptiGetDeviceId)
     if (!cuptiSassMetricsFlushData) return problem("cuptiSassMetricsFlushData", ABSENT, "counting instructions"), false;
@@ -270,7 +268,7 @@ void sass_finish(void) {
     if (!atomic_exchange(&running, false)) return;
     pthread_mutex_lock(&lock);
     inside = true;
-    for (struct session *session = sessions; session < sessions + SESSIONS; session++) end(session);
+    for (struct session *session = sessions; session < sessions + SESSIONS; session++) end_session(session);
     inside = false;
     pthread_mutex_unlock(&lock);
 }

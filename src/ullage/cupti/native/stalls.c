@@ -21,7 +21,7 @@
 
 enum { SESSIONS = 16, ROOM_PCS = 4096, REASONS = 4096, NAME_SIZE = 128, ROUNDS = 1024, PATIENCE = 1000 /* ms */ };
 enum { OUT_OF_MEMORY = 8, CONTINUOUS = 1, PARSED = 1, CORRELATED = 22 /* cuptiGetVersion of CUDA 12.4 */ };
-enum { CONTEXT_LEAVING = 2, MODULE_LOADED = 6, MODULE_LEAVING = 7 };
+enum { MODULE_LOADED = 6, MODULE_LEAVING = 7 };
 enum { PERIOD = 1, MODE = 5, RANGES = 6, FORMAT = 7, BUFFER_AT_END = 8 }; /* CUpti_PCSamplingConfigurationAttributeType */
 enum { MODULES = 1 << 16, LARGEST = 256 << 20, KEPT = 512 << 20 };       /* modules; bytes of one, and of all unless told */
 
@@ -373,7 +373,6 @@ static void read_settings(void) {
 }
 
 bool stalls_start(void *library, void *subscriber) {
-#define LOOKED_UP(name) name = (__typeof__(name))dlsym(library, #name);
     SAMPLING_FUNCTIONS(LOOKED_UP)
     LOOKED_UP(cuptiEnableCallback) LOOKED_UP(cuptiGetDeviceId) LOOKED_UP(cuptiGetVersion)
     if (!cuptiEnableCallback || !subscriber || !cuptiPCSamplingGetData)
