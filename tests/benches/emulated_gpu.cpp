@@ -74,7 +74,7 @@ inline void run_one(const Instruction &i, Frame &f) {
     if (n == "fence.mbarrier_init.release.cluster") return; // more than it needs stands in each kernel: a fence of all proxies and a barrier
     if (starts(n, "tcgen05.alloc.")) return allocate_tensor(u32(v(0)), v(1));
     if (starts(n, "tcgen05.relinquish_alloc_permit.")) return;
-    if (starts(n, "tcgen05.dealloc.")) return free_tensor(v(0), v(1));
+    if (starts(n, "tcgen05.dealloc.")) return free_tensor(v(0), v(1), paired(i));
     if (n == "tcgen05.fence::before_thread_sync") return fence_before_sync();
     if (n == "tcgen05.fence::after_thread_sync") return fence_after_sync();
     if (starts(n, "tcgen05.mma.")) return issue_tcgen05(i, f);

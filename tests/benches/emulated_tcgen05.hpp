@@ -9,6 +9,7 @@ constexpr int TENSOR_COLUMNS = 512, TENSOR_LANES = 128;
 struct TensorMemory {
     u32 words[TENSOR_LANES][TENSOR_COLUMNS];
     int allocated = 0;
+    bool given_back = false;   // by the other block of a pair, which gives back what both hold
     std::vector<Event> stored; // by tcgen05.st, behind its wait and its fence
     int unfenced = 0;          // stores that no fence has followed yet
     Event multiplied;          // the last product that is done
@@ -41,13 +42,15 @@ inline void allocate_tensor(u32 to, u64 count) {
     access(at_shared(to), 4, WRITE);
     *(u32 *)at_shared(to) = 0;
 }
-inline void free_tensor(u64 at, u64 count) {
+inline void free_tensor(u64 at, u64 count, bool pair) {
     if (now->rank % 32) return;
     if (at || tensor[now->block].allocated != columns(count)) fail("tensor memory is given back that was not allocated so");
     tensor[now->block].allocated = 0;
+    if (pair) tensor[now->block ^ 1].given_back = true;
 }
 inline u32 &tensor_word(int block, int lane, u32 column) {
     if (int(column) >= tensor[block].allocated) fail("a column of tensor memory that is not allocated");
+    if (tensor[block].given_back) fail("tensor memory that the other block of the pair gives back");
     return tensor[block].words[lane][column];
 }
 // Each warp reaches the 32 lanes that its number in its warpgroup gives it.

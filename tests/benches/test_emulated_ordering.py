@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.benches.emulated_gpu import Statement, emulated, ordering_statements
-from ullage.benches import ptx_mma, ptx_wgmma
+from ullage.benches import ptx_mma, ptx_tcgen05, ptx_wgmma, tcgen05_pair, tcgen05_scaled
 from ullage.benches.bench import BENCHES, Case, Output, Target, cases_for
-from ullage.benches.operands import FP16, FP16_SUM, FP32, TF32
+from ullage.benches.operands import BF16, FP16, FP16_SUM, FP32, TF32
 from ullage.benches.ptx_mma import Mma
+from ullage.benches.ptx_tcgen05 import Tcgen05
 from ullage.benches.ptx_wgmma import Wgmma
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
@@ -54,6 +55,10 @@ THROTTLE = (
 )
 CLUSTER = "a barrier of the cluster is one of the block too, and stands between it and what other threads wrote or will read"
 ALONE = "one thread makes the barriers and asks for the copies"
+MADE = ("prepare_products", "fence.mbarrier_init")
+KNOWN = "the proxy fence behind it makes the barriers known too. It stays, because PTX names it as the fence that other blocks need"
+BLOCK = ("prepare_products", BARRIER)
+BLACKWELL = Tcgen05(BF16, FP32, 64)
 
 KERNELS = {
     "wgmma-SS": Kernel(wgmma_case(Wgmma(FP16, FP32, 64)), {END: TIMING, ("wgmma", "wait_group.sync.aligned 1"): THROTTLE}),
@@ -65,6 +70,9 @@ KERNELS = {
     "bulk_copy": Kernel(bench_case("bulk-copy", "bulk_copy"), {BEGIN: ALONE, END: TIMING}),
     "tensor_load": Kernel(bench_case("tensor-copy", "tensor_load_2"), {BEGIN: ALONE}),
     "tensor_multicast": Kernel(bench_case("tensor-copy", "tensor_multicast", blocks=2), {BEGIN: ALONE}),
+    "tcgen05": Kernel(ptx_tcgen05.latency(BLACKWELL, {}), {BEGIN: TIMING, MADE: KNOWN}),
+    "tcgen05_pair": Kernel(tcgen05_pair.latency(BLACKWELL, {}), {BEGIN: TIMING, END: CLUSTER, MADE: KNOWN, BLOCK: CLUSTER}),
+    "tcgen05_scaled": Kernel(tcgen05_scaled.latency(tcgen05_scaled.NVFP4, {}), {BEGIN: TIMING, MADE: KNOWN}),
     "pipelined": Kernel(bench_case("async-copy", "pipelined_8"), {BEGIN: TIMING, END: TIMING}),
     "waiting": Kernel(bench_case("async-copy", "waiting_8"), {BEGIN: TIMING, END: TIMING}),
     "cluster-chase": Kernel(bench_case("cluster-latency", "chase"), {BEGIN: CLUSTER, END: CLUSTER}),
@@ -75,8 +83,9 @@ KERNELS = {
     "chase-shared": Kernel(bench_case("memory-latency", "chase_shared"), {END: TIMING}),
     "read-shared": Kernel(bench_case("memory-throughput", "read_shared_fp32_v4"), {END: TIMING}),
 }
+SLOW = ("tcgen05_pair", "tcgen05_scaled")
 LEFT_OUT = [
-    pytest.param(kernel, statement, id=f"{name}-{statement.place}-{statement.number}")
+    pytest.param(kernel, statement, id=f"{name}-{statement.place}-{statement.number}", marks=[pytest.mark.full] * (name in SLOW))
     for name, kernel in KERNELS.items()
     for statement in ordering_statements(kernel.case.source, kernel.case.entry)
 ]

@@ -57,13 +57,11 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) tcgen05_pair(u64 *clo
         for (int trip = trips < 2 ? 0 : trips - 2; trip < trips; ++trip) await(barrier + trip % 2 * 8, trip / 2 % 2);
         asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
     }}
-    __syncthreads();
     cluster_sync();
     ULLAGE_END
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
     if (blockIdx.x < 2) write_sums((u32 *)d + rank * {rows} * {n}, sums, {n});
     asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
-    __syncthreads();
     cluster_sync();
     if (warp == 0) asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, {n};" :: "r"(sums));
 }}
