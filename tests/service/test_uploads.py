@@ -73,6 +73,17 @@ def test_a_profile_gives_its_report_as_a_page_and_as_a_document(client: Client, 
     assert left(tempfile.gettempdir()) == []
 
 
+@pytest.mark.parametrize("form", ["nsys", "rocpd", "jax", "xplane", "rocprofv3", "talp"])
+def test_a_profile_of_each_kind_gives_the_report_of_the_command(client: Client, form: str, tmp_path: Path) -> None:
+    made = ask("simulate", "trace", "--ranks", "1", "--steps", "2", "--format", form, "--out", str(tmp_path / "made"))
+    assert made.code == 0, made.err
+    (file,) = (one for one in (tmp_path / "made").rglob("*") if one.is_file() and not one.name.startswith("."))
+    answer = sent(client, file.read_bytes())
+    assert answer.status == 200, answer.text
+    found, expected = client(answer.json["document"], headers=ACT).json, ask("trace", str(file), "--json").json
+    assert expected["elapsed_ns"] and all(found[one] == expected[one] for one in ("elapsed_ns", "host", "device", "bounds"))
+
+
 def test_only_who_may_act_sends_and_only_as_no_other_site_could(client: Client, profile: bytes) -> None:
     assert sent(client, profile, Authorization="Bearer 0123456789abcdef-read").status == 403
     assert client("/api/v1/uploads", "POST", KIND, profile).status == 401

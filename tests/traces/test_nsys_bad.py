@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,35 @@ def test_a_truncated_file_gives_what_came_before(tmp_path: Path) -> None:
         except UllageError as error:
             assert "damaged" in str(error) or "without the tables" in str(error)
     assert len(kept) > 5 and kept == sorted(kept)
+
+
+def what_is_read(path: Path) -> object:
+    """What a file gives: its totals, and whether it was whole; or the error, without the file's name."""
+    try:
+        capture, _ = read(path)
+    except UllageError as error:
+        return error.problem.replace(str(path), "").replace(path.name, "")
+    return len(capture.device), len(capture.calls), len(capture.host), [*capture.recording.cut]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="files without a name can't be opened again here")
+def test_a_file_without_a_name_is_read_as_one_with_a_name(tmp_path: Path) -> None:
+    path = write(BUSY, tmp_path / "a.sqlite", generation="2024")
+    whole = path.read_bytes()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    logged, read_before = path.read_bytes(), set[object]()
+    assert logged[18:20] == b"\2\2"
+    for body in (whole, logged, *(whole[:size] for size in range(100, len(whole), 7 * 1024)), b"\x99".join((whole[:100], whole[101:]))):
+        path.write_bytes(body)
+        with tempfile.TemporaryFile() as nameless:
+            nameless.write(body)
+            nameless.flush()
+            found = what_is_read(Path(f"/proc/self/fd/{nameless.fileno()}"))
+        assert found == what_is_read(path)
+        read_before.add(str(found))
+    assert len(read_before) > 3
 
 
 def test_a_view_in_place_of_a_table_is_never_run(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from ullage.errors import UllageError, harmless
 
 MAGIC = b"SQLite format 3\0"
+JOURNAL = slice(18, 20)  # of the header: 2 where there is a log of writes beside the file, else 1
 _OWN = re.compile(
     r"^(CUPTI_ACTIVITY_KIND_\w+|NVTX_EVENTS(_V\d+)?|MPI_\w+_EVENTS|GPU_METRICS|OSRT_API|META_DATA_(EXPORT|CAPTURE)|EXPORT_META_DATA|TARGET_INFO_SESSION_START_TIME)$"
 )
@@ -95,7 +96,7 @@ def opened(path: Path) -> Database:
             "unpack it first: gunzip, bunzip2 or unxz",
         )
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+        connection = _connected(path)
         connection.text_factory = lambda data: data.decode(errors="replace")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
@@ -105,6 +106,17 @@ def opened(path: Path) -> Database:
             f"{harmless(str(path))} is a damaged SQLite database ({harmless(str(error))})",
             "export the report again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep",
         ) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Return a connection to a database. One in a file without a name (an upload) is read whole: SQLite opens nothing but names."""
+    if path.resolve().exists():
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    whole = bytearray(path.read_bytes())
+    whole[JOURNAL] = b"\1\1"  # as `immutable` does: nothing is looked for beside it
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.deserialize(whole)
+    return connection
 
 
 def _listed(path: Path, connection: sqlite3.Connection) -> Database:
