@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import shutil
+import subprocess
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -211,6 +213,25 @@ def test_the_process_that_reads_has_no_secret_of_the_service(tmp_path: Path, mon
     with pytest.raises(UllageError) as refused, file_of(b"x") as sent_file:
         UploadBook().report_on(sent_file)
     assert "s3cret" not in refused.value.problem and "TMPDIR" in refused.value.problem
+
+
+CONNECTS = """
+import socket
+try:
+    socket.create_connection(("127.0.0.1", {port}), 5)
+except OSError as error:
+    print('{{"problem": "no upload: ' + type(error).__name__ + '"}}')
+else:
+    print('{{"problem": "this upload reaches the network"}}')
+"""
+
+
+def test_the_process_that_reads_reaches_no_network(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "--user", "--net", "true"], check=False).returncode:
+        pytest.skip("this system lets nobody give up the network")
+    child_that(monkeypatch, tmp_path, CONNECTS.format(port=client.port))
+    with pytest.raises(UllageError, match="no upload: OSError"), file_of(b"x") as sent_file:
+        UploadBook().report_on(sent_file)
 
 
 @pytest.mark.full

@@ -22,6 +22,7 @@ import msgspec
 from ullage.errors import NoSuchNameError, UllageError
 from ullage.service.access import THIS_MACHINE
 from ullage.service.live_script import LIVE_SCRIPT
+from ullage.service.upload_child import LARGEST_ANSWER
 from ullage.views.markup import Markup
 from ullage.views.page import PageFrame
 from ullage.views.view import Headline, Item, ItemList, Section, View
@@ -31,7 +32,6 @@ RECEIVE_S = 300.0  # that a profile may take to come
 PARSE_S = 120.0  # that it may take to read, whatever it waits for; of processor time it has half of that
 AGE_S = 24 * 3600.0  # for which a report is kept
 MOST_REPORTS, MOST_BYTES = 64, 128 * 2**20  # that are kept: those that came last
-LARGEST_ANSWER = 32 * 2**20  # bytes, and of any file that a reader makes for itself
 HERE = "read it where it lies: ullage trace FILE"
 WAITING = 2  # profiles that wait for their turn
 
