@@ -16,6 +16,7 @@ import uvicorn
 
 from ullage.errors import UllageError
 from ullage.service.application import Service, application
+from ullage.service.connections import PromptProtocol
 from ullage.service.guard import Guard
 from ullage.service.logs import ServiceLog
 from ullage.service.served import AskedQuestion
@@ -93,6 +94,7 @@ class RunningService:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE,
             ws="none",
+            http=PromptProtocol,
         )
         self.server = _Uvicorn(config, self.service.live.close)
 
