@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.traces.drawn_runs import made
+from ullage.errors import UllageError
 from ullage.recording import Recording, Summed, SummedCalls
 from ullage.sums.lanes import queues
 from ullage.sums.lanes.code.account import CodeAccount, merge_code
@@ -30,11 +31,15 @@ from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.residency import residency
 from ullage.sums.lanes.run import HostPart, Run, merge
 from ullage.sums.lanes.spans import NONE, Spans, ends, spans
-from ullage.sums.lanes.states import DeviceState, ProcessState, off_spans
+from ullage.sums.lanes.states import DeviceState, ProcessState, certainly_off, off_spans
 from ullage.sums.lanes.timeline import lanes, together, told
+from ullage.sums.lanes.window import TraceWindow, parse
 from ullage.tables import intervals
 
-COLUMNS = ("start", "end", "kind", "name", "process", "thread", "device", "correlation", "call", "sequence", "bytes", "tokens")
+COLUMNS = (
+    "start", "end", "kind", "name", "process", "thread", "device", "correlation", "call", "sequence", "bytes", "tokens", "product",
+    "blocks", "threads", "off",
+)  # fmt: skip
 
 
 def row(start: int, end: int, kind: str, name: str = "n", **more: Any) -> dict[str, Any]:
@@ -314,3 +319,56 @@ def test_a_process_shows_when_it_was_off_the_processor_if_that_was_recorded(off:
     assert ("off" in lane.states) == off
     sums = {name: int(columns.sum()) for name, columns in together([lane], 0, 100, 7).items()}
     assert sums == {"useful": 60 - off, "offload": 40, "communication": 0} | ({"off": 1} if off else {})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_time_off_of_which_only_the_length_is_known_stands_at_the_end_of_its_row_where_nothing_is_busy(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(150):
+        edges = sorted(chance.sample(range(100), 2 * chance.randrange(1, 5)))
+        busy = spans(*zip(edges[::2], edges[1::2], strict=True)) if chance.random() < 0.8 else NONE
+        begin = chance.randrange(90)
+        end = begin + chance.randrange(1, 40)
+        off, whole = chance.randrange(0, 45), [(120, 130)] if chance.random() < 0.5 else []
+        rows = [(begin, end, off), *((a, b, -1) for a, b in whole)]
+        start, stop, known = (np.array(column) for column in zip(*rows, strict=True))
+        found = certainly_off(LaneRows(start, stop, off=known), busy)
+        held = {t for a, b in zip(busy.start.tolist(), busy.end.tolist(), strict=True) for t in range(a, b)}
+        first = begin
+        while first in held and first < end:  # what is busy where the row begins is over by then
+            first += 1
+        ticks = [t for t in range(first, end) if t not in held]
+        least = min(off, end - first) - (end - first - len(ticks))  # as much as can lie in what is busy may do so
+        expected = set(ticks[len(ticks) - least :] if least > 0 else []) | {t for a, b in whole for t in range(a, b)}
+        assert {t for a, b in zip(found.start.tolist(), found.end.tolist(), strict=True) for t in range(a, b)} == expected - held
+
+
+# windows
+
+
+def test_a_window_is_seconds_from_nothing_on_and_less_than_a_billion() -> None:
+    assert parse("0:1") == TraceWindow("span", 0.0, 1.0) and parse("0:") == TraceWindow("span", 0.0, None)
+    assert parse(":999999999") == TraceWindow("span", None, 999_999_999.0)
+    assert parse(":") == TraceWindow() and parse("auto") == TraceWindow("auto")
+    for text in ("-1:2", "1:1e9", "5", "a:b", "", "steps:"):
+        with pytest.raises(UllageError, match="is not a window"):
+            parse(text)
+
+
+def test_a_window_is_left_to_the_steps_where_there_are_any_that_last() -> None:
+    stepped = capture(call(0, 100), row(10, 20, "step", thread=7), row(30, 50, "step", thread=7))
+    moments = capture(call(0, 100), row(10, 10, "step", thread=7))
+    auto = TraceWindow("auto")
+    assert (auto.settled(stepped), auto.settled(moments), auto.settled(capture(call(0, 9)))) == (
+        TraceWindow("steps"),
+        TraceWindow(),
+        TraceWindow(),
+    )
+    assert TraceWindow("span", 1.0).settled(stepped) == TraceWindow("span", 1.0)
+    assert TraceWindow("steps").of(stepped, (0, 100)) == (10, 50)
+    assert TraceWindow().of(stepped, (3, 97)) == (3, 97)
+    assert TraceWindow("span", 2e-9, 9e-9).of(stepped, (3, 97)) == (5, 12)
+    assert TraceWindow("span", 2e-9, 1.0).of(stepped, (3, 97)) == (5, 97)
+    with pytest.raises(UllageError, match="holds nothing"):
+        TraceWindow("span", 94e-9).of(stepped, (3, 97))
+    assert TraceWindow("span", 93e-9).of(stepped, (3, 97)) == (96, 97)
