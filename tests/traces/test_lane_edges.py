@@ -156,10 +156,15 @@ def test_no_more_launches_stand_in_a_queue_than_at_some_moment_that_was_looked_a
         begun = np.sort(np.array([chance.randrange(2, 60) for _ in range(chance.randrange(1, 12))]))
         called = np.array([chance.randrange(0, at) for at in begun.tolist()])
         looked = spans(*((a, a + 5) for a in sorted(chance.sample(range(0, 60, 6), chance.randrange(1, 5)))))
-        rows = LaneRows(begun, begun + 1, stream=np.full(len(begun), 7))
-        put = Launches(np.ones(len(begun), bool), np.zeros(len(begun), bool), called, called + 1, called)
-        (queue,) = queues.queues(rows, put, looked)
-        calls = {int(c): int(begun[called == c].min()) for c in called}  # of a call's work the first counts
+        stream = np.array([chance.choice((7, 7, 9)) for _ in called])
+        known = np.array([chance.random() < 0.8 for _ in called])
+        put = Launches(known, np.zeros(len(begun), bool), called, called + 1, called)
+        mine = known & (stream == 7)
+        (queue,) = [q for q in queues.queues(LaneRows(begun, begun + 1, stream=stream), put, looked) if q.stream == 7] or [None]
+        if queue is None:
+            assert not mine.any()
+            continue
+        calls = {int(c): int(begun[mine & (called == c)].min()) for c in called[mine]}  # of a call's work the first counts
         inside = [t for a, b in zip(looked.start.tolist(), looked.end.tolist(), strict=True) for t in range(a, b)]
         waiting = [sum(c <= t < b for c, b in calls.items()) for t in inside]
         delays = sorted(b - c for c, b in calls.items() if b in inside)
@@ -209,7 +214,7 @@ def test_events_are_those_before_sums_began_on_their_thread() -> None:
 
 def test_calls_stand_by_their_time_and_only_those_of_mpi_are_counted_further() -> None:
     found = capture(
-        call(0, 10, "b"), call(20, 30, "a"), call(40, 70, "c"),
+        call(0, 10, "b"), call(20, 30, "a"), call(40, 70, "c"), call(75, 75, "z"), row(76, 77, "mpi", None, thread=7),
         row(80, 85, "mpi", "MPI_Barrier", thread=7), row(90, 99, "mpi", "MPI_Wait", thread=7),
         summed=Summed({7: 88}, calls={"MPI_Barrier": SummedCalls(2, 50, (0, 0, 2)), "c": SummedCalls(5, 99, (5,))}),
     )  # fmt: skip
@@ -217,8 +222,9 @@ def test_calls_stand_by_their_time_and_only_those_of_mpi_are_counted_further() -
     rows = ApiCalls(found).rows(looked)
     assert [(r.name, r.sort, r.count, r.time, r.longest) for r in rows] == [
         ("c", "launch", 1, 30, 30), ("a", "launch", 1, 10, 10), ("b", "launch", 1, 10, 10),
-        ("MPI_Wait", "mpi", 0, 9, 0), ("MPI_Barrier", "mpi", 3, 5, 50),
+        ("MPI_Wait", "mpi", 0, 9, 0), ("MPI_Barrier", "mpi", 3, 5, 50), ("", "mpi", 1, 1, 1), ("z", "launch", 1, 0, 0),
     ]  # fmt: skip
+    assert [r.median for r in rows] == [30, 10, 10, 0, 50, 1, 0]  # of those only counted, each took 50 at most
     assert [r.name for r in ApiCalls(found).rows(looked, most=2)] == ["c", "a"]
 
 
@@ -372,3 +378,4 @@ def test_a_window_is_left_to_the_steps_where_there_are_any_that_last() -> None:
     with pytest.raises(UllageError, match="holds nothing"):
         TraceWindow("span", 94e-9).of(stepped, (3, 97))
     assert TraceWindow("span", 93e-9).of(stepped, (3, 97)) == (96, 97)
+    assert TraceWindow("span", 0.5, 1.5).of(stepped, (0, 2_000_000_000)) == (500_000_000, 1_500_000_000)

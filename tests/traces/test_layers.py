@@ -67,9 +67,9 @@ def test_gradients_of_what_was_not_recorded_are_nobody_s_and_a_thread_without_an
         row(200, 210, "forward", thread=5, sequence=4),
     )
     gradients = Gradients(capture(call(0, 1000), *rows).host)
-    found = gradients.origin(np.ones(4, int), np.array([0, 1, 2, 1]), np.array([50, 50, 50, 90]))
-    assert found.gradients.tolist() == [False, True, False, False]
-    assert found.thread.tolist() == [0, 5, 2, 1]
+    found = gradients.origin(np.ones(5, int), np.array([0, 1, 2, 1, 3]), np.array([50, 50, 50, 90, 50]))
+    assert found.gradients.tolist() == [False, True, False, False, False]
+    assert found.thread.tolist() == [0, 5, 2, 1, 3]
 
 
 @pytest.mark.parametrize("wanted", [3, 8])
@@ -93,3 +93,16 @@ def test_kernels_are_added_up_by_what_they_are_and_the_rest_of_many_is_folded(wa
     assert [r.time for r in every] == sorted((r.time for r in every), reverse=True)
     assert found[:wanted] == every[:wanted]
     assert sum(r.time for r in found) == sum(r.time for r in every) and sum(r.count for r in found) == sum(r.count for r in every)
+
+
+def test_gradients_count_for_the_module_of_their_forward_pass_though_it_is_the_first_of_all() -> None:
+    rows = (
+        row(0, 30, "module", "first", thread=7),
+        row(10, 20, "forward", thread=7, sequence=1),
+        row(40, 60, "backward", thread=8, sequence=1),
+    )
+    found = capture(*rows, row(40, 60, "region", "own", thread=8), call(0, 100))
+    gradients, level, one = Gradients(found.host), levels(found)["annotation"], np.ones(2, int)
+    thread, moment = np.array([8, 8]), np.array([50, 60])
+    codes = gradients.layers(level, one, thread, moment, gradients.origin(one, thread, moment))
+    assert [level.names[code] if code >= 0 else "" for code in codes.tolist()] == ["first", ""]
