@@ -23,10 +23,11 @@ OTHERS = ("sm_clock", "memory_clock", "power", "energy_delta", "throttle", "nvli
 Row = dict[str, Any]
 
 
-def drawn(chance: random.Random) -> tuple[list[Row], set[str]]:
+def drawn(seed: int) -> tuple[list[Row], set[str]]:
     """Return rows of samples and which fields each of them has. Activities are parts of 64, so that all but shares of cycles is exact."""
+    chance = random.Random(seed)
     often = {name: chance.choice((0, 0.5, 0.9, 1)) for name in (*GAUGES, *CYCLES, *OTHERS)}
-    often["sm_cycles_delta"] = often["tensor_cycles_delta"] = chance.choice((0, 0.5, 1))
+    often["sm_cycles_delta"] = often["tensor_cycles_delta"] = (0.5, 0, 1)[seed % 3]
     rows = [_row(chance, often) for _ in range(40)]
     return rows, {name for name, share in often.items() if share == 1}
 
@@ -135,9 +136,9 @@ def several_sms(row: Row, rows: list[Row]) -> bool:
     return counted and (row["sm_cycles_delta"] or 0) > 4e6 * row["span_ms"]
 
 
-@pytest.mark.parametrize("seed", some(range(60), 2))
+@pytest.mark.parametrize("seed", some(range(60), 3))
 def test_sums_by_device_and_job_are_those_of_a_loop(seed: int) -> None:
-    rows, full = drawn(random.Random(seed))
+    rows, full = drawn(seed)
     expected: dict[Any, Counter[str]] = defaultdict(Counter)
     for row in rows:
         expected[row["gpu"], row["job"], several_sms(row, rows)].update(sums(row, row["span_ms"]))
@@ -151,9 +152,9 @@ def test_sums_by_device_and_job_are_those_of_a_loop(seed: int) -> None:
     assert {code: sum(r["rows"] for r in found if r["measured"] == code) for code in {r["measured"] for r in found}} == told
 
 
-@pytest.mark.parametrize("seed", some(range(60), 2))
+@pytest.mark.parametrize("seed", some(range(60), 3))
 def test_a_course_adds_up_what_lies_in_each_part_of_time(seed: int) -> None:
-    rows, full = drawn(random.Random(1000 + seed))
+    rows, full = drawn(1000 + seed)
     expected: dict[Any, Counter[str]] = defaultdict(Counter)
     for row in rows:
         start, end = row["time"] - row["span_ms"], row["time"]

@@ -443,6 +443,15 @@ def test_hosts_are_aligned_only_by_more_than_their_ends_scatter(offset: int, shi
     assert line.offset == (offset if shifted else 0)
 
 
+@pytest.mark.parametrize("clocks", [("utc", "own"), ("own", "utc"), ("own", "own")])
+def test_a_clock_of_its_own_is_aligned_by_whatever_its_ends_differ(clocks: tuple[str, str]) -> None:
+    first, second = late_by(*[MS] * 5)
+    second = [replace(d, end=d.end + move) for d, move in zip(second, (-2000, -1000, 0, 1000, 2000), strict=True)]
+    _, matched = run_of(*(rank(n, (first, second)[n], 5 * n, clock=clocks[n], host="ab"[n]) for n in (0, 1)))
+    line = matched.clocks[1].line
+    assert line is not None and (line.offset, line.residual) == (5, 1000)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_containers_of_one_boot_are_never_shifted_whatever_they_are_called(seed: int) -> None:
     ranks, last = crowded(seed)
