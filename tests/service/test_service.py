@@ -303,6 +303,10 @@ def test_there_is_nothing_to_show_before_there_is_a_store(tmp_path: Path) -> Non
         heard = client("/readyz")
         assert heard.status == 503 and "there is no store" in heard.json["because"]
         assert client("/").status == 503 and "nothing to show yet" in client("/").text
+        refused = client("/api/v1/fleet")
+        assert refused.status == 503 and refused.headers["retry-after"] == "10"
+        assert "there is nothing to show yet: there is no store" in refused.json["error"]["problem"]
+        assert refused.json["error"]["hint"] == "/readyz says when there is an answer"
         assert client("/healthz").status == 200 and client("/hardware").status == 200
         (place / "manifest.json").write_bytes(manifest)
         assert client("/readyz").status == 200 and client("/").status == 200

@@ -42,6 +42,10 @@ class BeingMadeError(BusyError):
     """An answer is being made, and who asked need not wait for it."""
 
 
+class NotReadyError(BusyError):
+    """There is nothing yet of which an answer could be made."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """An answer, and the version of what it was made of; its forms are made when they are wanted, once each.

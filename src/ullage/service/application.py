@@ -21,7 +21,7 @@ import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.access import Access, GivenRole
 from ullage.service.alerting import Alerting, acknowledge, alerts_document, alerts_view, attach_profile, silence
-from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError
+from ullage.service.answers import PATIENCE, SLOW, Answer, AnswerBook, BeingMadeError, BusyError, NotReadyError
 from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import REMOTE_WRITE, UPLOADS, largest_body
 from ullage.service.kept_page import keep_page, restored_page
@@ -365,13 +365,10 @@ class Service:
             request = None
             try:
                 request = self._request(page.name, http, page.words).in_window()
-                if SERVED[page.name].place and (because := self.state.unready()):
-                    problem = f"there is nothing to show yet: {because}"
-                    return self._no_answer(http, request, 503, problem, _BY_ITSELF, AGAIN, looks=True)
                 return await self._drawn(await self._answer(http, request, self.patience), request, http, page.sections)
             except UllageError as error:
                 return self._no_answer(http, request, status_of_error(error), error.problem, error.hint)
-            except BeingMadeError as error:
+            except (BeingMadeError, NotReadyError) as error:
                 return self._being_made(http, request, error)
             except BusyError as error:
                 return self._no_answer(http, request, 503, error.problem, error.hint, error.again)
@@ -401,6 +398,8 @@ class Service:
     async def _answer(self, http: HttpRequest, request: AskedQuestion, patience: float | None = None) -> Answer:
         """Return the answer, if it may be seen; a job of others is like one that is not there."""
         role = role_of_request(http)
+        if SERVED[request.name].place and (because := self.state.unready()):
+            raise NotReadyError(f"there is nothing to show yet: {because}", AGAIN, "/readyz says when there is an answer")
         try:
             answer = await self.book.get(request, patience=patience)
         except NoSuchNameError:
@@ -442,9 +441,9 @@ class Service:
         headers = {} if again is None else {"Retry-After": f"{again}"} | ({"Refresh": f"{again}"} if looks else {})
         return Response(html(no_answer_view(problem, hint), frame), status, headers, media_type=KINDS["html"])
 
-    def _being_made(self, http: HttpRequest, request: AskedQuestion | None, error: BeingMadeError) -> Response:
+    def _being_made(self, http: HttpRequest, request: AskedQuestion | None, error: BusyError) -> Response:
         """Return a page that looks again by itself, and says how far it is."""
-        before = request and self.book.kept(request)
+        before = request and isinstance(error, BeingMadeError) and self.book.kept(request)
         usual = f", of about {before.took:.0f} s" if before else ""
         return self._no_answer(http, request, 503, f"{error.problem}{usual}", _BY_ITSELF, error.again, looks=True)
 
