@@ -7,6 +7,7 @@ little before the threshold of their kind instead, each in a job of its own.
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 import time
@@ -21,12 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from ullage.audit.trust import UNTRUSTED
-from ullage.findings.fleet import held_idle, low_sm_fill, not_allocated, reported_mfu, straggler, throttled
+from ullage.findings.fleet import held_idle, low_sm_fill, not_allocated, reported_mfu, throttled
 from ullage.findings.fleet.slower_than_its_kind import MOST_OF_THE_SLOWEST
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE
 from ullage.reports.fleet.fleet import FleetReport, beside, fleet
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import NEAR as BINDS
+from ullage.reports.stragglers.slow_devices import BUSIER, LASTING
 from ullage.simulate.faults import LIMITED
 from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
@@ -104,10 +106,11 @@ def add_fleets(score: FindingScore, seed: int) -> None:
     earlier, before = report_on(simulation, simulation.jobs()), [*simulation.records]
     due = set(_with_empty_sms(simulation)) | set(_with_lowered_clocks(simulation)) | set(_with_slower_work(simulation))
     jobs, failed = _with_a_failure(simulation)
+    jobs, fell = _with_lost_runs(simulation, jobs)
     jobs, waited = _with_waits(simulation, jobs, LONG_WAIT if seed % 2 else SHORT_WAIT)
     report = beside(report_on(simulation, jobs), earlier, "the same fleet before it was changed")
     found = {_key(one) for one in report.findings} - _also_slower(simulation, before, due)
-    score.add(due | failed | waited | _planted(simulation) | _free(simulation), found, seed)
+    score.add(due | failed | fell | waited | _planted(simulation) | _free(simulation), found, seed)
 
 
 def report_on(simulation: Simulation, jobs: pa.Table) -> FleetReport:
@@ -126,6 +129,8 @@ def _key(finding: Finding) -> tuple[str, str]:
         return finding.kind, f"{where.job} {where.gpu}"
     if finding.kind == "queue_wait":
         return finding.kind, EVERYWHERE
+    if finding.kind == "goodput_fell":
+        return finding.kind, str(where.job_name)
     return finding.kind, str(where.job or where.host if finding.kind != "not_allocated" else where.cluster)
 
 
@@ -256,6 +261,29 @@ def _with_a_failure(simulation: Simulation) -> tuple[pa.Table, Found]:
     return jobs.set_column(place, jobs.schema.field("state"), pa.array(states)), {("lost_hours", name) for name in names}
 
 
+def _with_lost_runs(simulation: Simulation, jobs: pa.Table) -> tuple[pa.Table, Found]:
+    """Return the job records with a kind of job whose runs completed before the window and mostly fail in it, and the finding that is due.
+
+    Its GPUs tell nothing: records alone say how runs end. So has a kind beside it that fails as often as it did, of which nothing is due.
+    """
+    start, hour = simulation.specification.window[0], 3_600_000
+    states = {  # before the window, the last first, and in it, an hour each
+        "falls": (["COMPLETED"] * 12, ["FAILED", "NODE_FAIL", "COMPLETED", "FAILED", "FAILED"]),
+        "fails as ever": (["COMPLETED", "FAILED"] * 6, ["FAILED", "COMPLETED"] * 2),
+    }
+    ended = [
+        (name, state, start + sign * number * hour)
+        for name, sides in states.items()
+        for sign, those in zip((-1, 1), sides, strict=True)
+        for number, state in enumerate(those, 1)
+    ]
+    rows = [
+        {"job": f"{name} {at}", "name": name, "user": "emmy", "gpus": 8, "start": end - hour, "end": end, "state": state}
+        for at, (name, state, end) in enumerate(ended)
+    ]
+    return pa.concat_tables([jobs, pa.Table.from_pylist(rows, jobs.schema)]), {("goodput_fell", "falls")}
+
+
 def _with_waits(simulation: Simulation, jobs: pa.Table, mean: float) -> tuple[pa.Table, Found]:
     """Return the job records, in which every job waited for a time of this mean (h) before it ran, and the finding that is then due."""
     draw = np.random.default_rng(simulation.specification.seed)
@@ -344,7 +372,7 @@ NEAR = (
     _on_both_sides("reported_mfu", reported_mfu.LEAST_RATIO, _reported, below=True),
     _on_both_sides("slower_than_before", MOST_OF_THE_SLOWEST, _slower, below=True),
     _on_both_sides("throttled", throttled.CAPPED, _capped, below=True),
-    _on_both_sides("straggler", straggler.LEAST_BUSIER, _straggling, below=False),
+    _on_both_sides("straggler", math.exp(LASTING * BUSIER), _straggling, below=False),
 )
 
 

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from ullage.reports.watch.seen_stragglers import SeenStraggler, seen_stragglers
+from ullage.findings.fleet_evidence import SeenStraggler
+from ullage.reports.stragglers.seen_stragglers import seen_stragglers
 from ullage.sums.windows import settle
 from ullage.tables import samples
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from ullage.alerts.problem import STRAGGLES, problems_of_fleet
-from ullage.findings.fleet.straggler import SURE
-
-
-def test_a_straggler_is_as_sure_as_the_finding_of_that_name_says() -> None:
-    assert STRAGGLES == SURE
+from ullage.alerts.problem import problems_of_fleet
 
 
 def test_a_finding_names_its_own_next_command_and_else_that_of_the_report() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import T0
+from ullage.alerts.problem import STRAGGLER_ADVICE, STRAGGLES
 from ullage.audit.trust import UNTRUSTED, Verdict
 from ullage.findings.fleet import (
     faulty_series,
@@ -22,10 +24,19 @@ from ullage.findings.fleet import (
     reported_mfu,
     sick_gpu,
     slower_than_its_kind,
-    straggler,
     throttled,
 )
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock, QueueWaits, SickGpu
+from ullage.findings.fleet.throttled import OPERATORS
+from ullage.findings.fleet_evidence import (
+    DeviceOfJob,
+    FleetEvidence,
+    FreeHours,
+    JobEvidence,
+    LimitedClock,
+    QueueWaits,
+    SeenStraggler,
+    SickGpu,
+)
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
 from ullage.reports.fleet.job_runs import LOST
 from ullage.views.findings import MOST, finding_record, sections_of
@@ -118,45 +129,65 @@ def test_where_nobody_names_a_job_free_time_is_doubtful() -> None:
     assert found.confidence == "low" and "--jobs" in found.advice
 
 
-def test_a_straggler_is_busier_and_does_no_more_work() -> None:
-    (found,) = of(job(*(device(n) for n in range(7)), device(7, sm=0.8)))
+def slow(*numbers: int, **more: Any) -> SeenStraggler:
+    """A straggler that the others of its job waited for in a quarter of their time, from a minute after the start to the last sample."""
+    devices = tuple((f"node-{number // 8}", f"GPU-{number}", None) for number in numbers)
+    values = {"cluster": "east", "job": "1", "start": T0 + 60_000, "found": T0 + 120_000, "sign": "busy", "longer": 1.5, "waited": 0.25}
+    return SeenStraggler(devices=devices, **values | more)
+
+
+def test_a_straggler_costs_what_the_others_of_its_job_waited_for_it() -> None:
+    (found,) = of(job(*(device(n) for n in range(7)), device(7, sm=0.8), stragglers=(slow(7),)))
     assert (found.kind, str(found.where), found.confidence) == ("straggler", "job 1 (llama), node-0 GPU 7", "high")
-    assert found.gpu_hours == pytest.approx(0.3 * 70) and found.money == pytest.approx(0.3 * 70 * 2)
-    assert facts(found)["work in a busy hour beside theirs"] == pytest.approx(0.5 / 0.8)
+    assert (found.gpu_hours, found.money) == (0.25 * 70, 0.25 * 70 * 2)  # seven others, ten hours each, at 2 an hour
+    assert facts(found) == {
+        "seen by": "SM activity (computes for longer)",
+        "times as long as its peers": 1.5,
+        "since": "2026-08-10 00:01 UTC",
+        "until": "the last sample",
+        "busy": 0.8,
+        "its peers": 0.5,
+        "clock beside theirs": 1.0,
+    }
     assert found.owner == "ann" and "ullage bench" in found.advice
 
 
-def test_a_gpu_with_more_work_is_no_straggler() -> None:
-    assert of(job(*(device(n) for n in range(7)), device(7, sm=0.8, kept=3.2))) == []
+def test_a_job_in_which_none_was_seen_has_no_straggler() -> None:
+    assert of(job(*(device(n) for n in range(7)), device(7, sm=0.8))) == []
 
 
-@pytest.mark.parametrize(("busy", "found"), [(0.5 * straggler.LEAST_BUSIER + 1e-6, True), (0.5 * straggler.LEAST_BUSIER - 1e-6, False)])
-def test_a_straggler_is_busier_by_more_than_ranks_differ(busy: float, found: bool) -> None:
-    assert kinds(job(*(device(n) for n in range(7)), device(7, sm=busy))) == (["straggler"] if found else [])
+@pytest.mark.parametrize(("longer", "peers", "confidence"), [(STRAGGLES, 7, "high"), (STRAGGLES - 0.01, 7, "medium"), (2.0, 1, "medium")])
+def test_a_straggler_is_sure_where_it_is_slow_and_is_not_one_of_two(longer: float, peers: int, confidence: str) -> None:
+    (found,) = of(job(*(device(n) for n in range(peers)), device(7), stragglers=(slow(7, longer=longer),)))
+    assert found.confidence == confidence
 
 
-@pytest.mark.parametrize(("share", "found"), [(straggler.MOST_WORK - 0.001, True), (straggler.MOST_WORK + 0.001, False)])
-def test_a_straggler_does_less_work_in_a_busy_hour(share: float, found: bool) -> None:
-    kept = share * 0.8 / 0.5 * 2.0
-    assert kinds(job(*(device(n) for n in range(7)), device(7, sm=0.8, kept=kept))) == (["straggler"] if found else [])
+@pytest.mark.parametrize(("sign", "owner"), [("clock", OPERATORS), ("link", OPERATORS), ("busy", "ann"), ("late", "ann")])
+def test_what_no_program_does_is_the_operators(sign: str, owner: str) -> None:
+    (found,) = of(job(device(0), device(1), stragglers=(slow(1, sign=sign),)))
+    assert (found.owner, found.advice) == (owner, STRAGGLER_ADVICE[sign])
 
 
-def test_a_ratio_says_nothing_of_gpus_that_hardly_work() -> None:
-    assert of(job(*(device(n, sm=0.02, kept=0.1) for n in range(7)), device(7, sm=0.049, kept=0.1))) == []
-    assert kinds(job(*(device(n, sm=0.02, kept=0.1) for n in range(7)), device(7, sm=0.051, kept=0.1))) == ["straggler"]
+def test_times_at_which_one_gpu_was_slow_are_one_finding_with_the_sign_that_cost_most() -> None:
+    first, then = slow(7, end=T0 + 600_000, waited=0.1), slow(7, start=T0 + 3_600_000, end=T0 + 7_200_000, sign="clock", waited=0.2)
+    (found,) = of(job(*(device(n) for n in range(8)), stragglers=(first, then)))
+    assert found.gpu_hours == pytest.approx(0.3 * 70)
+    told = facts(found)
+    assert (told["since"], told["until"], told["seen by"]) == ("2026-08-10 00:01 UTC", "2026-08-10 02:00 UTC", "SM clock (lower clock)")
 
 
-def test_a_slow_host_is_one_finding_and_its_low_clock_is_the_operators() -> None:
-    slow = [device(n, sm=0.8, tensor=3.0) for n in range(8)]
-    (found,) = of(job(*slow, *(device(n) for n in range(8, 24))))
-    assert str(found.where) == "job 1 (llama), node-0" and found.owner == "the operators of the hosts"
-    assert found.gpu_hours == pytest.approx(0.3 * 160) and found.advice.startswith("drain the host")
+def test_a_slow_host_is_one_finding_however_many_of_its_gpus_were_seen_at_a_time() -> None:
+    times = (slow(*range(8), sign="clock", waited=0.2), slow(*range(7), sign="clock", waited=0.05))
+    (found,) = of(job(*(device(n) for n in range(24)), stragglers=times))
+    assert str(found.where) == "job 1 (llama), node-0" and found.gpu_hours == pytest.approx(0.25 * 160)
 
 
-def test_two_stragglers_cost_together_what_the_slower_one_costs_alone() -> None:
-    both = of(job(*(device(n) for n in range(6)), device(6, sm=0.7), device(7, sm=0.8)))
-    assert [str(one.where)[-5:] for one in both] == ["GPU 6", "GPU 7"]
-    assert sum(one.gpu_hours for one in both) == pytest.approx(0.3 * 70)
+def test_of_a_job_that_is_slow_as_a_whole_nobody_waits() -> None:
+    assert of(job(device(0), device(1), stragglers=(slow(0, 1),))) == []
+
+
+def test_devices_that_the_report_leaves_out_are_no_finding() -> None:
+    assert of(job(device(0), device(1), stragglers=(slow(5),))) == []
 
 
 def test_a_gpu_hour_counts_for_one_finding_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +311,8 @@ def test_a_job_that_memory_binds_is_not_slower_than_its_kind_by_its_ofu() -> Non
 
 
 def test_what_gpus_wait_for_a_straggler_is_no_way_to_the_memorys_roof() -> None:
-    waiting = [device(n, engine=1.0, sm=0.3, kept=1.0) for n in range(7)]
-    found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0), bound="memory", memory=0.6))}
+    waiting = [device(n, engine=1.0, sm=0.3, kept=1.0) for n in range(8)]
+    found = {one.kind: one for one in of(job(*waiting, bound="memory", memory=0.6, stragglers=(slow(7),)))}
     assert found["memory_bound"].gpu_hours == pytest.approx(80 * 0.4 - found["straggler"].gpu_hours)
 
 
@@ -399,7 +430,8 @@ def test_a_job_slowed_by_heat_is_slower_than_its_kind_only_by_the_rest() -> None
 
 def test_what_waits_for_a_straggler_is_no_low_sm_fill_again() -> None:
     waiting = [device(n, engine=1.0, sm=0.3, kept=1.0, lost={"sm_fill": 7.0}) for n in range(7)]
-    found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0, lost={"sm_fill": 4.0})))}
+    last = device(7, engine=1.0, sm=0.6, kept=1.0, lost={"sm_fill": 4.0})
+    found = {one.kind: one for one in of(job(*waiting, last, stragglers=(slow(7, waited=0.3),)))}
     assert found["straggler"].gpu_hours == pytest.approx(0.3 * 70)
     assert found["low_sm_fill"].gpu_hours == pytest.approx(53.0 - 21.0)
 

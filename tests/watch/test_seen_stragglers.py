@@ -9,8 +9,9 @@ import pytest
 
 from tests.conftest import T0
 from tests.test_benchmarks import load
-from ullage.reports.watch.seen_stragglers import SeenStraggler, seen_stragglers
-from ullage.reports.watch.slow_devices import GONE, LOWER_CLOCK
+from ullage.findings.fleet_evidence import SeenStraggler
+from ullage.reports.stragglers.seen_stragglers import seen_stragglers
+from ullage.reports.stragglers.slow_devices import GONE, LOWER_CLOCK
 
 Settled = Callable[[list[dict[str, Any]]], Any]
 SCRAPE, BEFORE = 30_000, 10

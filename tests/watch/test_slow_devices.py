@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ullage.reports.watch.device_peers import JobReadings
-from ullage.reports.watch.job_pauses import QUIET, RESTS, job_pauses
-from ullage.reports.watch.slow_devices import BUSIER, FROM_START, LASTING, SlowSpell, slow_devices
+from ullage.reports.stragglers.device_peers import JobReadings
+from ullage.reports.stragglers.job_pauses import QUIET, RESTS, job_pauses
+from ullage.reports.stragglers.slow_devices import BUSIER, FROM_START, LASTING, SlowSpell, slow_devices
 
 SECONDS, GPUS, LATE = 200, 4, 3
 BEGINS = 120  # the second from which something happens
@@ -117,3 +117,38 @@ def test_a_device_pauses_until_it_works_itself() -> None:
     tensor[4:6, 0] = 0
     assert job_pauses(engine, tensor, 1)[:, 0].tolist() == [False] * 2 + [True] * 4 + [False] * 3
     assert job_pauses(engine, tensor, 1)[:, 1].tolist() == [False] * 2 + [True] * 2 + [False] * 5
+
+
+WINDOWS = 60
+
+
+def waiting_idle(hosts: tuple[str, ...], slow: dict[str, float], others: dict[str, float]) -> JobReadings:
+    """Return half-minute readings of a job whose last device is slow from the start, and whose others wait without work on the GPU."""
+    count = len(hosts)
+    columns = {name: np.full((WINDOWS, count), others[name]) for name in others}
+    for name, value in slow.items():
+        columns[name][:, -1] = value
+    full = {"clock": np.full((WINDOWS, count), 1.4e9), "replays": np.zeros((WINDOWS, count))} | columns
+    return JobReadings(times=30_000 * np.arange(WINDOWS, dtype=np.int64), hosts=hosts, models=("H100",) * count, **full)
+
+
+@pytest.mark.parametrize("hosts", [("a",) * 4, ("a", "b", "c", "d")])
+def test_who_computes_for_longer_is_found_where_the_others_wait_idle(hosts: tuple[str, ...]) -> None:
+    readings = waiting_idle(hosts, {"tensor": 0.18, "sm": 0.64, "engine": 0.73}, {"tensor": 0.18, "sm": 0.4, "engine": 0.46})
+    (one,) = slow_devices(readings, 30.0)
+    assert (one.device, one.sign, one.end) == (3, "busy", None)
+    assert one.longer == pytest.approx(1.6)
+    # it needs 73 % of the time for what the others do in 46 %
+    assert one.waited[one.found :] == pytest.approx(0.73 * (1 - 1 / 1.6))
+
+
+def test_who_waits_busily_for_one_that_rests_is_not_blamed() -> None:
+    readings = waiting_idle(("a", "b"), {"tensor": 0.25, "sm": 0.47, "engine": 1.0}, {"tensor": 0.25, "sm": 0.4, "engine": 0.5})
+    assert [one for one in slow_devices(readings, 30.0) if one.device == 1] == []
+
+
+def test_a_job_whose_engines_are_never_busy_pauses_only_until_it_has_shown_that() -> None:
+    engine, tensor = np.full((9, 3), 0.4), np.full((9, 3), 0.2)
+    assert job_pauses(engine, tensor, 1, 4)[:, 0].tolist() == [True] * 4 + [False] * 5
+    engine[6:8] = 0.4 * RESTS + np.array([[0.01], [-0.01]])  # a little more than half of its usual, and a little less
+    assert job_pauses(engine, tensor, 1, 4)[4:, 0].tolist() == [False] * 3 + [True, False]

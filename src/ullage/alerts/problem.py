@@ -11,7 +11,8 @@ from ullage.alerts.profile_request import WantedProfile
 from ullage.views.numbers import percent
 
 SURE_AT_ONCE = "high"  # a problem of this confidence is told when it is first seen, others when they are seen again
-PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # what tells two places apart, in this order
+PLACE = ("cluster", "job", "user", "host", "index", "gpu", "mig", "model")  # what tells two places apart, in this order,
+KIND_OF_JOBS = ("job_name", "gpus")  # and what tells kinds of jobs apart, where no job is named
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +36,16 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """What is the same for the same problem, whenever it is seen: an address part without blanks."""
-        named = [f"{name}={self.where[name]}" for name in PLACE if name in self.where]
-        return "/".join([self.kind, *named]).replace(" ", "_")
+        return "/".join([self.kind, *(f"{name}={self.where[name]}" for name in self._named)]).replace(" ", "_")
 
     @property
     def place(self) -> str:
         """Where it is, in words."""
-        return ", ".join(f"{name} {self.where[name]}" for name in PLACE if name in self.where) or "the fleet"
+        return ", ".join(f"{name.replace('_', ' ')} {self.where[name]}" for name in self._named) or "the fleet"
+
+    @property
+    def _named(self) -> list[str]:
+        return [name for name in (*PLACE, *(() if "job" in self.where else KIND_OF_JOBS)) if name in self.where]
 
     @property
     def summary(self) -> str:
@@ -101,7 +105,7 @@ def _straggler(one: Mapping[str, Any]) -> Problem:
     )
 
 
-STRAGGLES = 1.3  # times as long as its peers: `SURE` of the finding, which a test holds equal
+STRAGGLES = 1.3  # times as long as its peers, from which on nobody doubts it: no uneven sharding does no more work in so much more time
 STRAGGLER_ADVICE = {
     "clock": "look at its power and cooling: its clock is lower than that of the others; drain it until that is fixed",
     "busy": "compare it alone with another one (ullage bench drift), and look at its memory errors; drain it if it is slower",

@@ -70,13 +70,39 @@ class DeviceOfJob:
         return _known(ratio(self.kept, self.tensor))
 
 
+# by what stragglers are seen, and the counter that shows it
+SIGNS = {"clock": "lower clock", "busy": "computes for longer", "late": "comes late", "link": "NVLink sends again"}
+SIGN_COUNTERS = {"clock": "SM clock", "busy": "SM activity", "late": "engine activity", "link": "NVLink replays"}
+PlacedDevice = tuple[str | None, str, str | None]  # host, GPU, MIG instance
+
+
+@dataclass(frozen=True)
+class SeenStraggler:
+    """Devices of a job that made it wait: from `start` on, known at `found`, to `end` (ms; None: to the last window).
+
+    `sign` says by what they were seen: `clock`, `busy`, `late` or `link` (see `reports.stragglers.slow_devices`); `longer` is how many
+    times as long as the others they needed for the same work, `waited` the share of the job's time at work in which it waited for them
+    (of several at once each for what it was slower than the next).
+    """
+
+    cluster: str | None
+    job: str
+    devices: tuple[PlacedDevice, ...]
+    start: int
+    found: int
+    sign: str
+    longer: float
+    end: int | None = None
+    waited: float = 0.0
+
+
 @dataclass(frozen=True)
 class JobEvidence:
     """A job and its devices; `name`, `state` are those of its record, `user` and `namespace` of its samples.
 
     `bound` is the class of roof that binds it while it works ("memory", "tensor", …; None: far from every roof, or not known), `memory`
     how high it then is under the memory's roof, `memory_measured` whether that is over a measured ceiling. `lost_runs` are the
-    GPU-hours of its runs that were lost, by what ended them.
+    GPU-hours of its runs that were lost, by what ended them; `stragglers` are the devices that made it wait.
     """
 
     job: str
@@ -91,6 +117,7 @@ class JobEvidence:
     memory: float | None = None
     memory_measured: bool = False
     lost_runs: Mapping[str, float] = field(default_factory=dict)
+    stragglers: tuple[SeenStraggler, ...] = ()
 
     @property
     def bound_by_memory(self) -> bool:
@@ -154,6 +181,33 @@ class SickGpu:
 
 
 @dataclass(frozen=True)
+class LostRuns:
+    """Some runs: how many, how many of them were lost, the GPU-hours that they held, and those of lost ones by what ended them."""
+
+    runs: int
+    lost: int
+    gpu_hours: float
+    lost_hours: Mapping[str, float]
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the GPU-hours that was lost: one less the runtime goodput."""
+        return sum(self.lost_hours.values()) / self.gpu_hours if self.gpu_hours else 0.0
+
+
+@dataclass(frozen=True)
+class FamilyRuns:
+    """The runs of one kind of job (cluster, user, name, number of GPUs) that ended within a window, and those that ended before it."""
+
+    cluster: str | None
+    user: str | None
+    name: str
+    gpus: int
+    now: LostRuns
+    before: LostRuns
+
+
+@dataclass(frozen=True)
 class QueueWaits:
     """How long the runs that started in a window had waited (s): their mean by GPUs, median, the longest and whose; GPU-hours waited.
 
@@ -176,7 +230,7 @@ class FleetEvidence:
     """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
 
     `hours` is the length of the window, `gpu_hours` all that was observed. `earlier` are the jobs of the window that it is compared with,
-    `terms` what amounts of money are in.
+    `families` how runs of each kind of job ended, `terms` what amounts of money are in.
     """
 
     hours: float
@@ -187,6 +241,7 @@ class FleetEvidence:
     sick: tuple[SickGpu, ...] = ()
     earlier: tuple[JobEvidence, ...] = ()
     queue: QueueWaits | None = None
+    families: tuple[FamilyRuns, ...] = ()
     terms: MoneyTerms = AS_GIVEN
 
     @property

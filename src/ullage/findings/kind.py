@@ -61,9 +61,14 @@ def fleet_kind(
 def fleet_findings(fleet: FleetEvidence) -> list[Finding]:
     """Return all findings of a fleet, those that are worth most first; none speaks of what another one does."""
     found = [finding for kind in FLEET_KINDS.values() for finding in _of_kind(kind, fleet)]
-    least = max(LEAST_HOURS, LEAST_SHARE * fleet.gpu_hours)
+    least = worth_a_line(fleet)
     small = {kind.name for kind in FLEET_KINDS.values() if kind.however_small}
     return ranked(finding for finding in _counted_once(found) if finding.gpu_hours >= least or finding.kind in small)
+
+
+def worth_a_line(fleet: FleetEvidence) -> float:
+    """Return the GPU-hours from which on a finding is told."""
+    return max(LEAST_HOURS, LEAST_SHARE * fleet.gpu_hours)
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:

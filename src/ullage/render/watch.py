@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ullage.errors import harmless
+from ullage.findings.fleet_evidence import SIGNS, SeenStraggler
 from ullage.render.svg.changes import change_picture
 from ullage.reports.watch.measures import MEASURES
-from ullage.reports.watch.seen_stragglers import SIGNS, SeenStraggler
 from ullage.reports.watch.watch import WatchReport
 from ullage.reports.watch.watched_changes import WatchedChange
 from ullage.views.declared import Document, Hours, Ratio, iso, plain

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ullage.findings.fleet.held_idle import LEAST_HOURS, LEAST_SHARE
 from ullage.findings.fleet.sick_gpu import HARDWARE_XIDS
 from ullage.findings.fleet.slower_than_its_kind import MOST_OF_THE_SLOWEST
-from ullage.findings.fleet.straggler import LEAST_BUSIER, LEAST_POINTS, MOST_WORK
 from ullage.rules import chips
 from ullage.rules.query import PromQuery
 from ullage.rules.readings import DEVICE, HOLDER, PLACE, changed
@@ -22,6 +21,9 @@ HOUR = 60  # minutes
 SEVERAL = 3  # GPUs of a job at least, before one of them is called slow
 RECENT = "30m"  # over which a GPU is compared with others
 NOW, BEFORE = "6h", "1w"  # OFU of the last hours, beside the same hours a week ago
+LEAST_BUSIER = 1.15  # times as busy as its peers: ranks of one job differ by up to a tenth, and a query has no past to hold them against
+LEAST_POINTS = 0.03  # of SM activity: among GPUs that hardly work a ratio says nothing
+MOST_WORK = 0.9  # of its peers' work in a busy hour: with as much work an hour it has more work, and is not slow
 LEAST_GPUS = 1  # measured on average: of less than one nobody is woken
 
 

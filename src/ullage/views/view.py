@@ -198,7 +198,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class FindingPlace:
-    """Where a finding is: as much of it as is known and fits. `index` is the GPU's number on its host, `gpu` its UUID."""
+    """Where a finding is: as much of it as is known and fits. `index` is the GPU's number on its host, `gpu` its UUID.
+
+    Without a `job`, `job_name` and `gpus` are of a kind of jobs: their name, and the number of GPUs of each.
+    """
 
     cluster: str | None = None
     job: str | None = None
@@ -211,6 +214,7 @@ class FindingPlace:
     model: str | None = None
     region: str | None = None
     kernel: str | None = None
+    gpus: int | None = None
 
     def __str__(self) -> str:
         """Return where it is, as people look for it.
@@ -219,8 +223,11 @@ class FindingPlace:
         'job 4711 (llama), node-7 GPU 3'
         >>> str(FindingPlace(cluster="east")), str(FindingPlace(gpu="GPU-5f1c"))
         ('cluster east', 'GPU-5f1c')
+        >>> str(FindingPlace(job_name="llama", gpus=64, user="ada"))
+        'jobs named llama on 64 GPUs, user ada'
         """
-        job = f"job {self.job}{f' ({self.job_name})' if self.job_name else ''}" if self.job else ""
+        named = f"jobs named {self.job_name} on {self.gpus:,} GPUs" if self.job_name and self.gpus else ""
+        job = f"job {self.job}{f' ({self.job_name})' if self.job_name else ''}" if self.job else named
         number = None if self.index is None else f"GPU {self.index}"
         device = " ".join(filter(None, [self.host, number, f"instance {self.mig}" if self.mig else None]))
         words = [

@@ -2,135 +2,82 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, JobEvidence, price
+from ullage.alerts.problem import STRAGGLER_ADVICE, STRAGGLES
+from ullage.findings.fleet.throttled import OPERATORS
+from ullage.findings.fleet_evidence import SIGN_COUNTERS, SIGNS, DeviceOfJob, FleetEvidence, JobEvidence, PlacedDevice, SeenStraggler, price
 from ullage.findings.kind import fleet_kind
 from ullage.findings.place import place_of_devices
 from ullage.metrics.metric import ratio
-from ullage.views.notation import PERCENT
+from ullage.views.notation import FACTOR, PERCENT
+from ullage.views.numbers import moment
 from ullage.views.view import Confidence, Fact, Finding
 
-LEAST_BUSIER = 1.15  # times as busy as its peers: ranks of one job differ by up to a tenth
-LEAST_POINTS = 0.03  # of SM activity: among GPUs that hardly work a ratio says nothing
-MOST_WORK = 0.9  # of its peers' work in a busy hour: with as much work an hour it has more work, and is not slow
-LEAST_WORKED = 0.25  # GPU-hours that a device must have worked
-SLOW_CLOCK = 0.93  # of its peers' clock
-SURE = 1.3  # times as busy: no uneven sharding that does no more work
+OF_THE_HARDWARE = ("clock", "link")  # signs of what no program does
+TO_THE_END = "the last sample"
 
 
 @fleet_kind("straggler", "straggler", part="what the other GPUs of its job wait for it: load balance, or SM fill where they spin")
 def straggler(fleet: FleetEvidence) -> Iterator[Finding]:
-    """Yield the hosts, then the single GPUs, that are busier than the others of their job and do no more work."""
+    """Yield the hosts and single GPUs that the others of their job waited for, scrape by scrape (see `reports.stragglers`)."""
     for job in fleet.jobs:
-        devices = [one for one in job.devices if one.worked >= LEAST_WORKED and one.busy is not None and one.ofu is not None]
-        found = sorted(straggling_devices(devices), key=lambda slow: -_mean(_busy, slow))
-        ordinary = [one for one in devices if not any(one in slow for slow in found)]
-        for number, slow in enumerate(found):
-            # with one straggler gone the job waits for the next: what each of them costs adds up to what all do
-            following = _mean(_busy, found[number + 1]) if number + 1 < len(found) else max(map(_busy, ordinary))
-            yield _finding(job, slow, [one for one in devices if one not in slow], ordinary, max(0.0, _mean(_busy, slow) - following))
+        for spells in _by_place(job.stragglers):
+            named = {device for one in spells for device in one.devices}
+            slow = [one for one in job.devices if _placed(one) in named]
+            peers = [one for one in job.devices if _placed(one) not in named]
+            if slow and peers:
+                yield _finding(job, spells, slow, peers)
 
 
-def straggling_devices(devices: Sequence[DeviceOfJob]) -> list[list[DeviceOfJob]]:
-    """Return the devices of each straggler among those of a job, whose times are of the same window: those of a host, or one."""
-    hosts: dict[str | None, list[DeviceOfJob]] = {}
-    for one in devices:
-        hosts.setdefault(one.host, []).append(one)
-    peers = _Peers.of(devices)
-    found = [
-        own
-        for host, own in hosts.items()
-        if host is not None and 1 < len(own) < len(devices) and all(peers.outdone_by(one, without=own) for one in own)
-    ]
-    slow = {id(one) for own in found for one in own}
-    rest = [one for one in devices if id(one) not in slow]
-    peers = _Peers.of(rest)
-    return found + [[one] for one in rest if len(rest) > 1 and peers.outdone_by(one, without=[one])]
+def _by_place(stragglers: Sequence[SeenStraggler]) -> list[list[SeenStraggler]]:
+    """Return the times at which the same host, or the same GPU alone, was slow."""
+    places: dict[object, list[SeenStraggler]] = {}
+    for one in stragglers:
+        host = one.devices[0][0]
+        places.setdefault(host if len(one.devices) > 1 else one.devices[0], []).append(one)
+    return [*places.values()]
 
 
-@dataclass(frozen=True)
-class _Peers:
-    """How busy devices are, and how much work they do in a busy hour, each in order: a job may have thousands of them."""
-
-    busy: list[float]
-    work: list[float]
-
-    @classmethod
-    def of(cls, devices: Sequence[DeviceOfJob]) -> _Peers:
-        return cls(sorted(map(_busy, devices)), sorted(map(_work, devices)))
-
-    def outdone_by(self, one: DeviceOfJob, without: Sequence[DeviceOfJob]) -> bool:
-        """Return whether a device is busier than the others are, those `without` left out, and does no more work."""
-        busy, usual = _busy(one), _middle(self.busy, map(_busy, without))
-        if busy < LEAST_BUSIER * usual or busy - usual < LEAST_POINTS:
-            return False
-        work = ratio(_work(one), _middle(self.work, map(_work, without)))
-        return work is not None and work <= MOST_WORK
+def _placed(one: DeviceOfJob) -> PlacedDevice:
+    return one.host, one.gpu, one.mig
 
 
-def _middle(ordered: Sequence[float], without: Iterable[float]) -> float:
-    """Return the median of numbers in order, some of them left out.
-
-    >>> _middle([1.0, 2.0, 4.0, 8.0], [2.0]), _middle([1.0, 2.0, 4.0, 8.0], [])
-    (4.0, 3.0)
-    """
-    left = list(ordered)
-    for value in without:
-        del left[bisect_left(left, value)]
-    half = len(left) // 2
-    return left[half] if len(left) % 2 else (left[half - 1] + left[half]) / 2
-
-
-def _busy(one: DeviceOfJob) -> float:
-    return one.busy or 0.0
-
-
-def _work(one: DeviceOfJob) -> float:
-    """Return how much work is done in a busy hour."""
-    return ratio(one.ofu or 0.0, _busy(one)) or 0.0
-
-
-def _mean(measure: Callable[[DeviceOfJob], float], devices: Sequence[DeviceOfJob]) -> float:
-    return fmean(map(measure, devices))
-
-
-def _finding(
-    job: JobEvidence, slow: Sequence[DeviceOfJob], peers: Sequence[DeviceOfJob], ordinary: Sequence[DeviceOfJob], waited: float
-) -> Finding:
-    busy, usual = _mean(_busy, slow), median(map(_busy, ordinary))
-    hours = waited * sum(one.worked for one in peers)
-    slower_clock = ratio(_clock(slow), _clock(ordinary))
-    confidence: Confidence = "high" if busy >= SURE * usual and len(ordinary) > 1 else "medium"
+def _finding(job: JobEvidence, spells: Sequence[SeenStraggler], slow: Sequence[DeviceOfJob], peers: Sequence[DeviceOfJob]) -> Finding:
+    hours = sum(one.waited for one in spells) * sum(one.worked for one in peers)
+    worst = max(spells, key=lambda one: one.waited)
+    ends = [one.end for one in spells]
+    confidence: Confidence = "high" if worst.longer >= STRAGGLES and len(peers) > 1 else "medium"
     return Finding(
         where=place_of_devices(job, slow),
-        owner=job.owner if slower_clock is None or slower_clock > SLOW_CLOCK else "the operators of the hosts",
+        owner=OPERATORS if worst.sign in OF_THE_HARDWARE else job.owner,
         gpu_hours=hours,
         money=price(hours, peers),
         confidence=confidence,
         evidence=(
-            Fact("busy", busy, PERCENT),
-            Fact("its peers", usual, PERCENT),
-            Fact("work in a busy hour beside theirs", ratio(_mean(_work, slow), median(map(_work, ordinary))), PERCENT),
-            Fact("clock beside theirs", slower_clock, PERCENT),
+            Fact("seen by", f"{SIGN_COUNTERS[worst.sign]} ({SIGNS[worst.sign]})"),
+            Fact("times as long as its peers", worst.longer, FACTOR),
+            Fact("since", f"{moment(min(one.start for one in spells))} UTC"),
+            Fact("until", TO_THE_END if None in ends else f"{moment(max(filter(None, ends)))} UTC"),
+            Fact("busy", _typical(fmean, _busy, slow), PERCENT),
+            Fact("its peers", _typical(median, _busy, peers), PERCENT),
+            Fact("clock beside theirs", ratio(_typical(fmean, _clock, slow), _typical(median, _clock, peers)), PERCENT),
         ),
-        advice=_advice(slower_clock, whole_host=len(slow) > 1),
+        advice=STRAGGLER_ADVICE[worst.sign],
     )
 
 
-def _clock(devices: Sequence[DeviceOfJob]) -> float | None:
-    clocks = [one.clock for one in devices if one.clock is not None]
-    return median(clocks) if clocks else None
+def _busy(one: DeviceOfJob) -> float | None:
+    return one.busy
 
 
-def _advice(slower_clock: float | None, *, whole_host: bool) -> str:
-    what = "host" if whole_host else "GPU"
-    if slower_clock is not None and slower_clock <= SLOW_CLOCK:
-        return f"drain the {what} and look at its power and cooling: its clock is lower than that of its peers"
-    return (
-        f"compare the {what} alone with another one (ullage bench); if it is as fast, see what else its host does, and which rank comes "
-        "late: ullage trace … --by rank"
-    )
+def _clock(one: DeviceOfJob) -> float | None:
+    return one.clock
+
+
+def _typical(
+    how: Callable[[Sequence[float]], float], measure: Callable[[DeviceOfJob], float | None], devices: Sequence[DeviceOfJob]
+) -> float | None:
+    known = [value for one in devices if (value := measure(one)) is not None]
+    return how(known) if known else None

@@ -25,6 +25,7 @@ from ullage.reports.fleet.comparison import FleetComparison, FleetFigures, compa
 from ullage.reports.fleet.course import CoursePoint, course_of, hourly_groups
 from ullage.reports.fleet.energy import Energy, energies_of, energy_ledger
 from ullage.reports.fleet.existence import Existence
+from ullage.reports.fleet.family_runs import family_runs
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
 from ullage.reports.fleet.goodput import FleetGoodput, JobKey, RowsOfSpans, fleet_goodput, queue_waits
 from ullage.reports.fleet.groups import (
@@ -48,6 +49,7 @@ from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.series import noise
 from ullage.reports.fleet.trusted import clock_moves, sampled_bounds
+from ullage.reports.stragglers.job_stragglers import with_stragglers
 from ullage.store.rollups import RolledSums
 from ullage.sums.ledger import CODES, OWNERS
 from ullage.units import HOUR_MS
@@ -202,13 +204,15 @@ def _with_jobs(report: FleetReport, asked: JudgedFleet, jobs: pa.Table | None, p
     good, window = asked.good, asked.window
     reported = agreement(_by_job(asked.rated, good, jobs), jobs, question.peak_tflops)
     mfus = {} if reported is None else {job.job: job.mfu for job in reported.jobs}
-    runs = _runs_asked_about(jobs, asked, every=question.condition() is None and not question.one_job)
+    whole = question.condition() is None and not question.one_job
+    runs = _runs_asked_about(jobs, asked, every=whole)
     goodput = fleet_goodput(good, JobRuns(runs, set(good.words("cluster")), window), _rows_of_spans(asked, question))
     lost_runs = None if goodput is None else goodput.lost_by_job
     paid = prices.paid[asked.trusted]
     found = fleet_evidence(good, asked.lost, paid, jobs, window, mfus, report.doubtful_series, lost_runs)
     waits = queue_waits(runs, window, _devices_by_job(asked.rated))
     found = replace(found, sick=sick_gpus(asked.samples), queue=waits, terms=question.price_table.terms)
+    found = with_stragglers(replace(found, families=family_runs(runs, window) if whole else ()), asked)
     return replace(report, agreement=reported, goodput=goodput, queue=waits, measured=found, findings=fleet_findings(found))
 
 

@@ -32,7 +32,10 @@ _STANDING = frozenset({"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGU
 
 @dataclass(frozen=True)
 class JobRun:
-    """A run of a job, from its start to its end (ms), on `gpus` GPUs (None: nobody says). Its `state` is the scheduler's word."""
+    """A run of a job, from its start to its end (ms), on `gpus` GPUs (None: nobody says). Its `state` is the scheduler's word.
+
+    `name` and `user` are the job's, where its record says so.
+    """
 
     job: str
     cluster: str | None
@@ -41,6 +44,13 @@ class JobRun:
     end: int
     gpus: int | None
     state: str | None
+    name: str | None = None
+    user: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether its record says how it ended, and when."""
+        return self.start != EVER[0] and self.end != EVER[1] and _plain(self.state) not in {"", *_STANDING}
 
     @property
     def ending(self) -> str | None:
@@ -86,6 +96,8 @@ def _run(those: Sequence[Record]) -> JobRun:
         end=max((each.end for each in those if each.end is not None), default=EVER[1]),
         gpus=_first(each.gpus for each in those) or devices or None,
         state=_first(state for state in states if _plain(state) not in _STANDING) or _first(states),
+        name=_first(each.name for each in those),
+        user=_first(each.user for each in those),
     )
 
 

@@ -55,6 +55,11 @@ class JudgedFleet:
         return without_teams(condition, users, namespaces, self.prices.team_of) if names_team(condition) else condition
 
     @property
+    def interval_ms(self) -> int:
+        """The usual time between two samples of a device (ms)."""
+        return round(float(self.rated.column("span_ms").sum()) / max(1.0, float(self.rated.column("rows").sum())))
+
+    @property
     def believed_samples(self) -> Any:
         """The samples of trusted series, without the time in which their gauges were faulty."""
         return samples_in_spans(samples_of_trusted(self.samples, self.verdicts), faults_of(self.verdicts), inside=False)

@@ -22,6 +22,7 @@ from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
 from ullage.reports.job.devices import GpuOfJob, gpus_of_job, most_memory
 from ullage.reports.job.job_ids import MeantJobs, NamedJob, job_and_step, meant_jobs
+from ullage.reports.stragglers.job_stragglers import with_stragglers
 from ullage.sources.jobs.jobstats import JobstatsSummary, is_summary, read_summary
 from ullage.sources.jobs.record import Record, records
 from ullage.sources.jobs.slurm_job import SlurmJob
@@ -198,11 +199,12 @@ def _findings(
     # what is worth a line is a part of the job's own hours; and no job goes on for a week
     measured = replace(measured, hours=0.0, gpu_hours=report.gpu_hours, free=(), terms=question.price_table.terms)
     names, cluster = {job.name for job in meant}, meant[0].cluster
-    return [
-        one
-        for one in fleet_findings(measured)
-        if one.where.job is None or (one.where.cluster == cluster and names & {plain_name(name) for name in separate_names(one.where.job)})
-    ]
+
+    def is_meant(job: str, where: str | None) -> bool:
+        return where == cluster and bool(names & {plain_name(name) for name in separate_names(job)})
+
+    measured = with_stragglers(measured, whole, lambda job: is_meant(job.job, job.cluster))
+    return [one for one in fleet_findings(measured) if one.where.job is None or is_meant(one.where.job, one.where.cluster)]
 
 
 def _jobstats(slurm: Sequence[SlurmJob]) -> tuple[JobstatsSummary | None, list[str]]:

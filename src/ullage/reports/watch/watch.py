@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.errors import public
+from ullage.findings.fleet_evidence import SeenStraggler
 from ullage.reports.fleet.judged import judged_fleet
 from ullage.reports.fleet.request import FleetRequest
+from ullage.reports.stragglers.seen_stragglers import seen_stragglers
 from ullage.reports.watch.beside import changed_beside, device_facts
 from ullage.reports.watch.job_courses import JobCourse, bucket_for, job_courses
-from ullage.reports.watch.seen_stragglers import SeenStraggler, seen_stragglers
 from ullage.reports.watch.watched_changes import WatchedChange, found_changes
 from ullage.store.rollups import RolledSums
 from ullage.sums.devices import within
@@ -81,9 +82,7 @@ def watch(
     notes = list(notes or [])
     whole = judged_fleet(samples, request, notes, rolled)
     believed = whole.believed_samples
-    rows = max(1.0, float(whole.rated.column("rows").sum()))
-    interval = round(float(whole.rated.column("span_ms").sum()) / rows)
-    bucket_ms = bucket_for(whole.window, interval)
+    bucket_ms = bucket_for(whole.window, whole.interval_ms)
     request.progress("laying out courses")
     courses = job_courses(believed, jobs, bucket_ms, request.gpu, notes)
     request.progress("looking for changes")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from ullage.reports.watch.job_pauses import Array, Flags, middle
+from ullage.reports.stragglers.job_pauses import Array, Flags, middle
 
 RESTING = 0.05  # of engine activity
 EDGE = 0.1  # of engine activity in a short window: where a rest begins or ends
@@ -51,6 +51,10 @@ class BesidePeers:
     of_host: Array
     apart: Flags
     recurs: Flags
+
+    def of_devices(self, devices: npt.NDArray[np.int64]) -> BesidePeers:
+        """Return what some devices show."""
+        return BesidePeers(**{field.name: getattr(self, field.name)[:, devices] for field in fields(self)})
 
 
 def beside_peers(readings: JobReadings, averaged: dict[str, Array], width: int) -> BesidePeers:

@@ -8,18 +8,21 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-RESTS = 0.5  # of engine activity: a job of which most devices rest for longer than they work pauses
+RESTS = 0.5  # of the most engine activity that a job has shown: one of which most devices rest for longer than they work pauses
 WORKS = 0.1  # of the most tensor activity that a job has shown: it works again
 QUIET = 0.2  # of engine activity over half a minute: who comes late four times as long as others work still does more
 
 
-def job_pauses(engine: Array, tensor: Array, width: int) -> Flags:
+def job_pauses(engine: Array, tensor: Array, width: int, young: int = 0) -> Flags:
     """Return where a device is in a pause (window, device): from when most rest until most others, and it, do tensor work again.
 
     `engine` and `tensor` are activities (window, device), NaN where nothing was read. Where windows are short (`width` of them are averaged
-    later) the edges of a pause are in those beside it; where they are long, a device that rests in nearly all of one pauses too.
+    later) the edges of a pause are in those beside it; where they are long, a device that rests in nearly all of one pauses too. In its
+    first windows, in which it is `young`, a job may not have shown yet how busy engines are when it works: it is taken for all of the time.
     """
-    rests = ((engine < RESTS).sum(axis=1) > 0.5 * (~np.isnan(engine)).sum(axis=1))[:, None]
+    most = np.fmax.accumulate(np.nan_to_num(middle(engine)))[:, None]
+    most[:young] = 1.0
+    rests = ((engine < np.maximum(QUIET, RESTS * most)).sum(axis=1) > 0.5 * (~np.isnan(engine)).sum(axis=1))[:, None]
     usual = middle(tensor)[:, None]
     least = WORKS * np.fmax.accumulate(np.nan_to_num(usual), axis=0)
     last_rest = _last_window(rests)

@@ -14,17 +14,18 @@ is each device's own level; it counts only where it lasts, and nothing else expl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ullage.reports.watch.device_peers import RESTING, BesidePeers, JobReadings, beside_peers
-from ullage.reports.watch.job_pauses import Array, Flags, averaged, job_pauses, middle
+from ullage.reports.stragglers.device_peers import RESTING, BesidePeers, JobReadings, beside_peers
+from ullage.reports.stragglers.job_pauses import Array, Flags, averaged, job_pauses, middle
 
 LEAST_SECONDS = 10  # over which readings are averaged: shorter than a few steps they show which part of a step was met
+WARM_UP_SECONDS = 600  # within which a job shows how busy its engines are
 LONG_SECONDS = 30  # what lasts is looked at so far apart; rests of all count for twice this
 PAST = 40  # windows of its past beside which a device is judged,
 LEAST_PAST = 5  # at least so many
@@ -53,7 +54,11 @@ GONE = 4  # windows without it after which it is over: a slow device may look li
 
 @dataclass(frozen=True)
 class SlowSpell:
-    """A device that made its job wait: from window `start` on, known at `found`, until `end` (None: to the last one)."""
+    """A device that made its job wait: from window `start` on, known at `found`, until `end` (None: to the last one).
+
+    `longer` is how many times as long as the others it needed for the same work (the median over windows that show it); `waited` is for
+    which share of each window of all readings the others waited for it: 0 outside of the spell, and where nothing is known.
+    """
 
     device: int
     start: int
@@ -61,6 +66,7 @@ class SlowSpell:
     end: int | None
     sign: str
     longer: float
+    waited: Array = field(compare=False, repr=False)
 
 
 def window_numbers(times: npt.NDArray[np.int64], devices: npt.NDArray[np.int64], window_ms: int) -> npt.NDArray[np.int64]:
@@ -82,21 +88,39 @@ def slow_devices(readings: JobReadings, window_seconds: float) -> list[SlowSpell
     width = max(1, round(LEAST_SECONDS / window_seconds))
     if devices < 2 or count < 2 * width:
         return []
-    paused = job_pauses(readings.engine, readings.tensor, width)
+    paused = job_pauses(readings.engine, readings.tensor, width, round(WARM_UP_SECONDS / window_seconds))
     names = ("tensor", "sm", "engine", "clock", "replays")
     smooth = {name: averaged(np.where(paused, np.nan, getattr(readings, name)), width) for name in names}
     with np.errstate(invalid="ignore", divide="ignore"):
         beside = beside_peers(readings, smooth, width)
-        shown = _job_levels(beside, smooth, width, max(width, round(LONG_SECONDS / window_seconds)))
+        job = _job_work(middle(smooth["tensor"] * smooth["clock"]), width)
+        chosen = _may_be_slow(beside, smooth["replays"])
+        smooth = {name: values[:, chosen] for name, values in smooth.items()}
+        shown = _job_levels(job, beside.of_devices(chosen), smooth, width, max(width, round(LONG_SECONDS / window_seconds)))
         spells = _spells(_signs(shown, smooth["replays"]), width)
-    return sorted(spells, key=lambda one: one.found)
+    return sorted((replace(one, device=int(chosen[one.device])) for one in spells), key=lambda one: one.found)
 
 
-def _past(values: Array, width: int, windows: int = PAST) -> tuple[Array, Array]:
-    """Return the usual value at each window, from windows of the past, and how far single ones usually are from it; NaN of too few."""
+def _may_be_slow(beside: BesidePeers, replays: Array) -> npt.NDArray[np.int64]:
+    """Return the devices that show any sign at all: what they do beside the others moves by as much as counts, or is as far from them."""
+    shown = ((-beside.clock, LOWER_CLOCK), (beside.busy, BUSIER), (-beside.engine, RESTING))
+    moves = [np.fmax.reduce(values) - np.fmin(np.fmin.reduce(values), 0) >= least for values, least in shown]
+    return np.flatnonzero(np.any([*moves, np.fmax.reduce(replays) > 0], axis=0))
+
+
+def _usual(values: Array, width: int, windows: int = PAST) -> Array:
+    """Return the usual value at each window, from windows of the past; NaN of too few."""
+    return _past(values, width, windows, noise=False)[0]
+
+
+def _past(values: Array, width: int, windows: int = PAST, *, noise: bool) -> tuple[Array, Array]:
+    """Return the usual value at each window, from windows of the past, and how far single ones usually are from it; NaN of too few.
+
+    Without `noise` nobody asks how far: it is then NaN.
+    """
     most = max(1, MOST_VALUES // (len(values) * windows))
     if values.shape[1] > most:  # many devices, some at a time
-        parts = [_past(values[:, first : first + most], width, windows) for first in range(0, values.shape[1], most)]
+        parts = [_past(values[:, first : first + most], width, windows, noise=noise) for first in range(0, values.shape[1], most)]
         return np.concatenate([part[0] for part in parts], axis=1), np.concatenate([part[1] for part in parts], axis=1)
     count = len(values)
     back = np.arange(windows + 1, 1, -1) * width
@@ -104,7 +128,7 @@ def _past(values: Array, width: int, windows: int = PAST) -> tuple[Array, Array]
     past = np.where((rows >= 0)[..., None], values[np.maximum(rows, 0)], np.nan)
     known = (~np.isnan(past)).sum(axis=1)
     middle = _middle_of_second(past)
-    spread = 1.48 * _middle_of_second(np.abs(past - middle[:, None]))
+    spread = 1.48 * _middle_of_second(np.abs(past - middle[:, None])) if noise else np.full_like(middle, np.nan)
     enough = known >= LEAST_PAST
     return np.where(enough, middle, np.nan), np.where(enough, spread, np.nan)
 
@@ -119,20 +143,31 @@ def _middle_of_second(values: Array) -> Array:
 class _Sign:
     """One sign (window, device), in times of the least that counts: what is seen, and the device's usual level.
 
-    `told` is where nothing else explains it, `lasting` where it was seen so long that no past is needed; `longer` is by how much.
+    `told` is where nothing else explains it, `lasting` where it was seen so long that no past is needed. `slowness` says how many times as
+    long as the others a device needs for the same work (log), and `usual_slowness` its level of that (NaN: no past). `working` is the share
+    of time that it needs for it.
     """
 
     values: Array
     usual: Array
     told: Flags
     lasting: Flags
-    longer: Array
+    slowness: Array
+    usual_slowness: Array
+    working: Array
+
+    def longer(self, device: int, found: int) -> Array:
+        """Return how many times as long a device needs in each window as it would without what was found in one."""
+        usual = self.usual_slowness[found, device]
+        level = 0.0 if self.lasting[found, device] or np.isnan(usual) else usual
+        return np.asarray(np.exp(self.slowness[:, device] - level))
 
 
 @dataclass(frozen=True)
 class _JobWork:
     """How a job does beside its past, window by window: whether it trains at all, and by how much (log) it does less work."""
 
+    log_work: Array
     trains: Flags
     training: Flags
     change: Array
@@ -146,32 +181,28 @@ class _JobWork:
 def _job_work(work: Array, width: int) -> _JobWork:
     """Return how a job does, by the work of its middle device (clock × tensor activity): pauses are no past for anything."""
     most = np.fmax.accumulate(np.where(np.isnan(work), 0, work))[:, None]
-    first = _past(np.where(work[:, None] > PAUSE * most, work[:, None], np.nan), width)[0]
+    first = _usual(np.where(work[:, None] > PAUSE * most, work[:, None], np.nan), width)
     trains = work[:, None] > PAUSE * np.fmin(most, first)
     worked = np.where(trains, work[:, None], np.nan)
-    change, lately = (np.log(work[:, None] / _past(worked, width, windows)[0]) for windows in (PAST, LATELY))
+    change, lately = (np.log(work[:, None] / _usual(worked, width, windows)) for windows in (PAST, LATELY))
     lately = np.where(np.isnan(lately), change, lately)
     training = lately > np.log(PAUSE)
-    return _JobWork(trains, training, change, np.minimum(change, lately))
+    return _JobWork(np.log(work[:, None]), trains, training, change, np.minimum(change, lately))
 
 
 class _Level:
     """What each device shows beside the others, and how that differs from its own past (`over`), with the usual noise of that."""
 
-    def __init__(self, values: Array, trains: Flags, width: int, long: int) -> None:
+    def __init__(self, values: Array, trains: Flags, width: int, long: int, *, noise: bool = False) -> None:
         self.values = values
-        self.usual, noise = _past(np.where(trains, values, np.nan), width)
-        self.noise = np.maximum(noise, LEAST_NOISE)
+        self.usual, noise_of_past = _past(np.where(trains, values, np.nan), width, noise=noise)
+        self.noise = np.maximum(noise_of_past, LEAST_NOISE)
         self.over = values - self.usual
         self.lowest, self.highest = _lasting(values, long)
         earlier = np.full_like(values, np.nan)
         earlier[_half(width) :] = values[: -_half(width)]
         # of the last two where there is no past
         self.new_lowest, self.new_highest = (np.where(np.isnan(self.usual), of(values, earlier), np.nan) for of in (np.minimum, np.maximum))
-
-    def excess(self, lasting: Flags) -> Array:
-        """Return what is beyond the usual level, or beyond the others where there is none, or it has lasted."""
-        return np.where(lasting | np.isnan(self.over), self.values, self.over)
 
 
 @dataclass(frozen=True)
@@ -198,16 +229,26 @@ class _JobLevels:
     def waiting(self) -> Flags:
         return np.asarray(self.others_engine.values > WAITING)
 
+    @property
+    def as_full(self) -> Flags:
+        """Where SMs hold as much while the engine is busy as those of the others: it computes, and does not wait for one that rests."""
+        engine = np.log1p(self.engine.values / self.others_engine.values)
+        return np.asarray(self.busy.values + self.tensor.values - engine > -NO_REST)
 
-def _job_levels(beside: BesidePeers, smooth: dict[str, Array], width: int, long: int) -> _JobLevels:
-    job = _job_work(middle(smooth["tensor"] * smooth["clock"]), width)
+    @property
+    def working(self) -> Array:
+        """How busy the engine of each device is: who makes the others wait does not wait itself (1 where nobody measured it)."""
+        return np.nan_to_num(self.engine.values + self.others_engine.values, nan=1.0)
+
+
+def _job_levels(job: _JobWork, beside: BesidePeers, smooth: dict[str, Array], width: int, long: int) -> _JobLevels:
     level = partial(_Level, trains=job.trains, width=width, long=long)
     return _JobLevels(
         job=job,
-        tensor=level(beside.tensor),
-        clock=level(beside.clock),
-        busy=level(beside.busy),
-        engine=level(beside.engine),
+        tensor=level(beside.tensor, noise=True),
+        clock=level(beside.clock, noise=True),
+        busy=level(beside.busy, noise=True),
+        engine=level(beside.engine, noise=True),
         others_engine=level(beside.others_engine),
         sm=level(np.log(smooth["sm"])),
         own_clock=level(np.log(smooth["clock"])),
@@ -240,21 +281,22 @@ def _clock_sign(shown: _JobLevels) -> _Sign:
     lasting = (clock.highest < -LASTING * LOWER_CLOCK) & (tensor.lowest > MORE_CYCLES)
     lasting &= tensor.highest + tensor.lowest + clock.highest + clock.lowest < 2 * LOWER_CLOCK
     usual = np.where(new, 0, -clock.usual / LOWER_CLOCK)
-    return _Sign(-clock.values / LOWER_CLOCK, usual, changed | unlike, lasting, np.exp(tensor.excess(lasting)))
+    return _Sign(-clock.values / LOWER_CLOCK, usual, changed | unlike, lasting, tensor.values, tensor.usual, shown.working)
 
 
 def _busy_sign(shown: _JobLevels) -> _Sign:
     # who waits has less SM activity than before, and a little more beside its tensor activity; so has who waits for one that rests,
-    # but so have its siblings
-    tensor, busy, engine, apart = shown.tensor, shown.busy, shown.engine, shown.beside.apart
+    # but so have its siblings, and what it does in that time is less than their work
+    tensor, busy, engine = shown.tensor, shown.busy, shown.engine
+    own = shown.beside.apart | shown.as_full
     equal = (tensor.over > -_slack(tensor)) & (tensor.over < _slack(tensor) + 0.5 * busy.over)
     beyond = (
         (busy.values > 0) & (shown.own_busy.over > OWN_CHANGE * BUSIER) & (shown.clock.values < LOWER_CLOCK) & (shown.sm.over > -NO_REST)
     )
-    changed = (busy.over >= NOISES * busy.noise) & shown.job.slower & equal & beyond & ((engine.over < NO_REST) | apart)
-    lasting = (busy.lowest > LASTING * BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | apart)
-    lasting |= (busy.new_lowest > 2 * BUSIER) & _new_level(tensor) & ((engine.new_lowest < NO_REST) | apart)
-    return _Sign(busy.values / BUSIER, busy.usual / BUSIER, changed, lasting, np.exp(busy.excess(lasting)))
+    changed = (busy.over >= NOISES * busy.noise) & shown.job.slower & equal & beyond & ((engine.over < NO_REST) | own)
+    lasting = (busy.lowest > LASTING * BUSIER) & _level(tensor) & ((engine.lowest < NO_REST) | own)
+    lasting |= (busy.new_lowest > 2 * BUSIER) & _new_level(tensor) & ((engine.new_lowest < NO_REST) | own)
+    return _Sign(busy.values / BUSIER, busy.usual / BUSIER, changed, lasting, busy.values, busy.usual, shown.working)
 
 
 def _late_sign(shown: _JobLevels) -> _Sign:
@@ -267,8 +309,9 @@ def _late_sign(shown: _JobLevels) -> _Sign:
     lasting = (engine.highest < -RESTING) & _level(tensor) & (shown.others_engine.lowest > WAITING)
     begins = (shown.others_engine.new_lowest > WAITING_AT_FIRST) & _new_level(tensor) & (beside.of_host < -RESTING)
     lasting |= begins & (-engine.new_highest > np.maximum(2 * RESTING, OUTSTANDING * beside.others_rest))
-    longer = 1 / (1 + np.clip(engine.excess(lasting), -0.95, 0))
-    return _Sign(-engine.values / least, -engine.usual / least, changed & beside.recurs, lasting & beside.recurs, longer)
+    slowness, usual = (-np.log1p(np.clip(one, -0.95, 0)) for one in (engine.values, engine.usual))
+    changed, lasting = changed & beside.recurs, lasting & beside.recurs
+    return _Sign(-engine.values / least, -engine.usual / least, changed, lasting, slowness, usual, np.ones_like(usual))
 
 
 def _no_common_rest(shown: _JobLevels) -> Flags:
@@ -283,7 +326,8 @@ def _no_common_rest(shown: _JobLevels) -> Flags:
 def _link_sign(job: _JobWork, replays: Array) -> _Sign:
     nothing = np.zeros_like(replays)
     never = np.zeros(replays.shape, bool)  # however long replays last, the job must do less work
-    return _Sign(np.where(replays > 0, 2.0, 0), nothing, job.slower & (replays > 0), never, np.exp(-job.change) + nothing)
+    slowness, usual = nothing - job.log_work, nothing + job.change - job.log_work
+    return _Sign(np.where(replays > 0, 2.0, 0), nothing, job.slower & (replays > 0), never, slowness, usual, np.ones_like(usual))
 
 
 def _slack(tensor: _Level) -> Array:
@@ -343,12 +387,15 @@ def _spells_of_device(name: str, sign: _Sign, told: Flags, device: int, width: i
         if found <= over:
             continue
         level = 0.0 if sign.lasting[found, device] else sign.usual[found, device]
-        last = found
-        for at in found + np.flatnonzero(sign.values[found:, device] - level >= 0.5):
-            if at - last > GONE * width:
-                break
-            last = int(at)
+        seen = found + np.flatnonzero(sign.values[found:, device] - level >= 0.5)
+        gone = np.flatnonzero(np.diff(seen, prepend=found) > GONE * width)
+        seen = np.append(found, seen[: gone[0]] if len(gone) else seen)
+        last = int(seen[-1])
         over = last + GONE * width
         end = None if over >= len(told) - 1 else last
-        spells.append(SlowSpell(device, max(0, found - width), found, end, name, float(sign.longer[found, device])))
+        start, longer = max(0, found - width), sign.longer(device, found)
+        windows = np.arange(len(told))
+        waits = sign.working[:, device] * (1 - 1 / longer)
+        waited = np.where((windows >= start) & (windows <= last), np.fmax(waits, 0.0), 0.0)
+        spells.append(SlowSpell(device, start, found, end, name, float(np.nanmedian(longer[seen])), waited))
     return spells
