@@ -17,7 +17,9 @@ def executed(notebook: Path, folder: Path) -> Any:
     from nbclient import NotebookClient
 
     node = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    client = NotebookClient(node, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, record_timing=False)
+    resources = {"metadata": {"path": str(folder)}}
+    # what a program prints in two turns, on a busy machine, is one output
+    client = NotebookClient(node, timeout=300, kernel_name="python3", resources=resources, record_timing=False, coalesce_streams=True)
     # the `ullage` of this interpreter, whatever others the machine has
     client.execute(env={**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])})
     return node

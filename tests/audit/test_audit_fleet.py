@@ -139,7 +139,7 @@ def test_what_was_left_out_is_told_in_few_lines():
     said = str(FleetAudit((), tuple(left), ())).splitlines()
     assert "  5 jobs: it was observed for less than 30 min (job0, job1, job2, …)" in said
     assert "  1 job: reason 0 (odd0)" in said
-    assert said[-1] == "  3 jobs for 3 more reasons; --json has them all"
+    assert said[-1] == "  3 jobs for 3 more reasons; the JSON form has them all"
 
 
 def test_a_step_may_name_the_framework_that_reported(tmp_path):

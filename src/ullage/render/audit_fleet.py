@@ -117,7 +117,7 @@ def _left_out(audit: FleetAudit) -> Iterator[str]:
         yield f"{counted(len(jobs), 'job')}: {harmless(reason, 200)} ({_listed(jobs)})"
     if ranked[_REASONS:]:
         rest = sum(len(jobs) for _, jobs in ranked[_REASONS:])
-        yield f"{counted(rest, 'job')} for {len(ranked) - _REASONS:,} more reasons; --json has them all"
+        yield f"{counted(rest, 'job')} for {len(ranked) - _REASONS:,} more reasons; the JSON form has them all"
 
 
 def _listed(jobs: list[str]) -> str:

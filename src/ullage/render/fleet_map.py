@@ -73,7 +73,7 @@ def _hosts(report: FleetMap) -> Table:
         [host_name(report, one), *(_cell(one.gpus[place] if place < len(one.gpus) else None) for place in places)] for one in shown
     ]
     left = len(report.hosts) - len(shown)
-    note = f"{left:,} hosts that lose less are left out; --json has them all" if left else ""
+    note = f"{left:,} hosts that lose less are left out; the JSON form has them all" if left else ""
     columns = [Column("host", names_of="" if report.several_clusters else "host"), *(Column(str(place), PERCENT) for place in places)]
     return Table("hosts", columns, rows, chosen=chosen, page=len(rows), elsewhere="--json has them all", note=note, heat=True)
 

@@ -27,7 +27,7 @@ def page_order(view: View) -> tuple[Sequence[Section], Sequence[Section]]:
 def _section(findings: Sequence[Finding]) -> Section:
     parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]], ranked=True, folded=True)]
     if (more := len(findings) - MOST) > 0:
-        parts.append(Paragraph(f"… {more:,} more; --json has them all"))
+        parts.append(Paragraph(f"… {more:,} more", elsewhere="--json has them all"))
     return Section("findings", "What to do first", parts, _HOW, headed=True)
 
 

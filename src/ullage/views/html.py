@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from ullage.errors import harmless
@@ -27,6 +28,7 @@ from ullage.views.view import (
     cell_of,
     draws_tree,
     named_before,
+    rows_left_out,
     words_of,
 )  # fmt: skip
 
@@ -36,6 +38,7 @@ _PERCENT = re.compile(r"((?:OFU )?\(?[\d.,]*\d %\)?)")  # a percentage, as words
 _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
+IN_JSON = "the JSON form has them all"  # a reader of a page types no options
 WHOLE = 24  # characters of a headline's strong part that no line breaks
 
 
@@ -128,7 +131,8 @@ def part_html(part: Part, heading: str = "h3", address_of: Address = _nowhere) -
     if part.drawn:
         return None
     if isinstance(part, Paragraph):
-        return element("pre" if part.kept else "p", part.text) if part.text else None
+        text = f"{part.text}; {IN_JSON}" if part.elsewhere else part.text
+        return element("pre" if part.kept else "p", text) if text else None
     return _table(part, heading, address_of) if part.rows or part.last else None
 
 
@@ -141,13 +145,13 @@ def _table(table: Table, heading: str, address_of: Address) -> Markup:
     feet = element("tfoot", [_row(table, row, None, _nowhere) for row in table.last]) if table.last else None
     sorts = "sorts" if named and not table.grid and not table.heat and not draws_tree(table) else None
     whole = element("table", head, element("tbody", rows), feet, class_=sorts, aria_label=table.name)
-    more = len(table.rows) - table.page
+    left_out = rows_left_out(replace(table, elsewhere=IN_JSON), len(shown))
     scrolled = element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {table.name}")
     return join(
         [
             element(heading, table.title) if table.title else None,
             _heat_map(table, scrolled) if table.heat else scrolled,
-            element("p", f"… {more:,} more", class_="more") if more > 0 else None,
+            element("p", left_out, class_="more") if left_out else None,
             element("p", table.note, class_="more") if table.note else None,
         ]
     )

@@ -41,7 +41,7 @@ def _section(section: Section) -> Iterator[str]:
         if isinstance(part, Table) and (part.rows or part.last) and not part.detail:
             parts.append(_kept(table_text(part)) if draws_tree(part) else table_markdown(part))
         elif isinstance(part, Paragraph) and part.text:
-            parts.append(_kept(part.text) if part.kept else plain(part.text))
+            parts.append(_kept(part.words) if part.kept else plain(part.words))
         elif isinstance(part, ItemList) and part.items and not part.detail:
             parts.append("\n".join([*([f"{plain(part.title)}:", ""] if part.title else []), *map(_item, part.items)]))
     if parts:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ullage.errors import harmless
 from ullage.views.draw import WIDE
 from ullage.views.findings import sections_of
-from ullage.views.html import part_html
+from ullage.views.html import IN_JSON, part_html
 from ullage.views.markup import Child, Markup, element
 from ullage.views.palette import PALETTE, picture_rules
 from ullage.views.text import NOTE
@@ -67,5 +67,5 @@ def _part(part: Part) -> Markup | None:
 
 def _brief_table(table: Table) -> Markup | None:
     short = brief(table)
-    more = rows_left_out(table, len(short.rows))
+    more = rows_left_out(replace(table, elsewhere=IN_JSON), len(short.rows))
     return part_html(replace(short, note="; ".join(filter(None, (table.note, more)))), "h4")

@@ -84,7 +84,7 @@ def _part(part: Part, whole: bool, width: int, paint: Paint, fill: bool) -> str:
     if isinstance(part, Table):
         return "" if part.detail else table_text(part, whole=whole, width=width, paint=paint)
     if isinstance(part, Paragraph):
-        return textwrap.fill(part.text, width) if fill and not part.kept else part.text
+        return textwrap.fill(part.words, width) if fill and not part.kept else part.words
     return list_text(part) if isinstance(part, ItemList) and not part.detail else ""
 
 

@@ -126,12 +126,19 @@ class Picture:
 class Paragraph:
     """A sentence or more; or lines in a layout of their own (a tree, an equation), which are `kept` as they stand.
 
-    What is `drawn` by a picture beside it a page leaves out.
+    What is `drawn` by a picture beside it a page leaves out. Where it counts what is left out, `elsewhere` says how one at a
+    terminal sees that; a page names the answer's JSON form instead.
     """
 
     text: str
     kept: bool = False
     drawn: bool = False
+    elsewhere: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it says at a terminal."""
+        return "; ".join(filter(None, (self.text, self.elsewhere)))
 
 
 @dataclass(frozen=True)
