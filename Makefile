@@ -45,7 +45,7 @@ unit: $(VENV)/.dev
 
 # torch 2.13: any build of it will do; the CPU's is the smallest
 $(VENV)/.full: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[certify,spark,trackers,trainers]' 'torch==2.13.*'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[certify,spark,trackers,trainers]' 'torch==2.13.*' 'moto[server]>=5.1'
 	@touch $@
 
 test-full: $(VENV)/.full lint types imports ## the long checks too: certificates of every architecture, the trainers and trackers, Spark where Java is (needs torch, which it installs)

@@ -20,6 +20,7 @@ from ullage.sources.jobs.attribute import JobsSeen, attribute, note_seen
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.append import Appended
+from ullage.store.bucket import is_bucket
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.rollups import RolledSums
 from ullage.store.spark_session import DUCKDB
@@ -81,7 +82,7 @@ def opened(
     records += [read_jobs(one, problems, zone) if isinstance(one, str) else one for one in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
-            place = _resting(expanded_path(sources[0]), engine)
+            place = _resting(sources[0], engine)
             if records:
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
@@ -93,10 +94,10 @@ def opened(
     if engine != DUCKDB and store is None:
         raise UllageError(f"{engine} asks a store, or Parquet files of settled samples", "--store FOLDER keeps what is read in one")
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
-        kept = Store.open(Path(store) if store else Path(folder), create=True, engine=engine)
+        kept = Store.open(store or folder, create=True, engine=engine)
         wider = _with_margin(options, max(MARGIN_MS, gap_ms or 0))
         take(kept, sources, pa.concat_tables(records) if records else None, options=wider, problems=problems, gap_ms=gap_ms)
-        with asking(str(kept.path)):
+        with asking(kept.name):
             if store is not None:
                 kept.roll_up(options.progress)
             rolled = kept.rolled(options.since, options.until)
@@ -140,11 +141,14 @@ def _check_window(options: Options) -> None:
 def at_rest(name: str) -> bool:
     """Return whether a place is a store, or a Parquet file of settled samples."""
     path = expanded_path(name)
-    return bool(name) and "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
+    return is_bucket(name) or (
+        bool(name) and "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
+    )
 
 
-def _resting(path: Path, engine: str) -> Store | SettledFiles:
-    return Store.open(path, engine=engine) if path.is_dir() else open_settled(path, engine=engine)
+def _resting(place: str, engine: str) -> Store | SettledFiles:
+    whole = is_bucket(place) or expanded_path(place).is_dir()
+    return Store.open(place, engine=engine) if whole else open_settled(expanded_path(place), engine=engine)
 
 
 def take(

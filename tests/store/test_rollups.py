@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 
@@ -120,8 +121,8 @@ def test_upkeep_removes_the_roll_ups_of_parts_that_are_gone(tmp_path):
     store.roll_up()
     before = told(store, FleetRequest(), rolled=True)
     store.compact(grace_ms=0)
-    kept = {rollups.place_of(part, name).name for part in store.manifest().parts for name in ("states", "gauges", "course")}
-    assert {path.name for path in (store.path / rollups.FOLDER).iterdir()} <= kept
+    kept = {Path(rollups.place_of(part, name)).name for part in store.manifest().parts for name in ("states", "gauges", "course")}
+    assert {path.name for path in (store.path / rollups.ROLLUPS).iterdir()} <= kept
     store.roll_up()
-    assert {path.name for path in (store.path / rollups.FOLDER).iterdir()} == kept
+    assert {path.name for path in (store.path / rollups.ROLLUPS).iterdir()} == kept
     assert told(store, FleetRequest(), rolled=True) == before

@@ -33,6 +33,7 @@ from ullage.service.uploads import UploadBook, may_upload
 from ullage.service.watched import WatchedStore
 from ullage.service.weekly import CalendarWeek, WeeklyReports
 from ullage.sources.source import Options
+from ullage.store.bucket import is_bucket
 from ullage.store.store import Store
 from ullage.views.declared import iso
 from ullage.written_values import expanded_path, seconds
@@ -145,6 +146,9 @@ def roles_of(settings: ServiceSettings) -> tuple[tuple[str, GivenRole], ...]:
 def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, Filler | None]:
     """Return the state of what is watched, and what fills its store (None: others do)."""
     sources = settings.sources
+    if bucket := next(filter(is_bucket, (*sources, settings.store)), None):
+        problem = f"a service keeps its store in a folder of its machine, and {harmless(bucket)} is on object storage"
+        raise UllageError(problem, f"`ullage fleet {harmless(bucket)}` reports on it")
     if len(sources) == 1 and at_rest(sources[0]) and expanded_path(sources[0]).is_dir():
         if settings.remote_write:
             raise UllageError("a store that others fill takes no samples", "set `remote_write` where it is filled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from ullage.errors import UllageError
 from ullage.job_names import separate_names
 from ullage.store import units
 from ullage.store.devices import StoredDevices, affected, devices_of, lying, neighbours, reachable, untangled
-from ullage.store.manifest import Manifest, StoreFolder, StorePart
+from ullage.store.manifest import ChangedMeanwhileError, Manifest, StoreFolder, StorePart
 from ullage.store.parts import read_part, write_days
 from ullage.store.rewrite import rewrite
 from ullage.sums.ordering import Mask, chosen, column_of, has_value, milliseconds, numbers, one_batch, pack
@@ -68,9 +69,16 @@ def append(
     """
     manifest, done = folder.read(), Appended()
     for chunk in chunks(batches, chunk_rows):
-        manifest, more = _add(folder, manifest, chunk, now, gap_ms)
+        try:
+            manifest, more = _add(folder, manifest, chunk, now, gap_ms)
+        except ChangedMeanwhileError:
+            manifest, more = folder.repeated(partial(_add_anew, folder, chunk, now, gap_ms))
         done += more
     return done
+
+
+def _add_anew(folder: StoreFolder, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
+    return _add(folder, folder.read(), chunk, now, gap_ms)
 
 
 # --- pieces ---

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless
 from ullage.job_names import separate_names
-from ullage.store.durable import write_whole
+from ullage.store.manifest import StoreFolder
 from ullage.store.old_names import NO_LONGER_KNOWN
 
 NAME = "pseudonyms.json"
@@ -31,24 +31,24 @@ def hidden_fields(folder: Path) -> tuple[str, ...]:
         raise UllageError(problem, "bring it back from a backup, or remove it: the service that fills the store writes it anew") from error
 
 
-def hide_names(folder: Path, fields: Iterable[str]) -> None:
+def hide_names(folder: StoreFolder, fields: Iterable[str]) -> None:
     """Keep that names of some fields are not kept from now on. The caller holds the lock."""
-    known = hidden_fields(folder)
+    known = hidden_fields(folder.path)
     hidden = tuple(sorted({*known, *fields}))
 
     def write(into: IO[bytes]) -> None:
         into.write(msgspec.json.encode(hidden))
 
     if hidden != known:
-        write_whole(folder, NAME, write)
+        folder.write_whole(NAME, write, "pseudonyms")
 
 
-def refuse_names(folder: Path, table: pa.Table | pa.RecordBatch, fields: Iterable[str]) -> None:
+def refuse_names(store: str, table: pa.Table | pa.RecordBatch, fields: Iterable[str]) -> None:
     """Raise UllageError where samples or job records have a name in one of some fields, and no pseudonym."""
     for field in fields:
         if field in table.schema.names and not all(is_pseudonym(field, word) for word in pc.unique(table[field]).to_pylist() if word):
             raise UllageError(
-                f"the store '{harmless(str(folder))}' keeps pseudonyms instead of names of {field}, and this would store names",
+                f"the store '{harmless(store)}' keeps pseudonyms instead of names of {field}, and this would store names",
                 "let the service that fills the store read it (docs/serve.md, Names that are not kept), or choose another --store",
             )
 

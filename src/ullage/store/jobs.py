@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
-from ullage.store.durable import write_whole
 from ullage.store.manifest import StoreFolder
 from ullage.tables import JOBS
 
@@ -83,4 +82,4 @@ def _write(folder: StoreFolder, table: pa.Table) -> None:
     def write(file: IO[bytes]) -> None:
         write_table(table, file, compression="zstd")
 
-    write_whole(folder.path, NAME, write, folder.hook, "jobs")
+    folder.write_whole(NAME, write, "jobs")

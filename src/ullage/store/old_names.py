@@ -50,7 +50,7 @@ def forget_old_names(folder: StoreFolder, limits: Mapping[str, int], now: Callab
     manifest, done = folder.read(), 0
     for part in manifest.parts:
         due = {name: limit for name, limit in limits.items() if name in SETTLED.names and part.last < limit}
-        if all(holds_only(folder.path / part.file, name, NO_LONGER_KNOWN) for name in due):
+        if all(holds_only(folder.at(part.file), name, NO_LONGER_KNOWN) for name in due):
             continue
         new = write_days(folder, without_old_names(read_part(folder, part), due))
         manifest, done = folder.replace(manifest, (part,), new, now()), done + 1

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from ullage.checked_parquet import opened, write_table
 from ullage.errors import harmless
-from ullage.store.durable import checksum_of, write_whole
+from ullage.store.durable import checksum_of
+from ullage.store.manifest import TAILS as FOLDER_OF_TAILS
 from ullage.store.manifest import StoreFolder, StorePart, lost
 from ullage.sums.ordering import Nulls, chosen, column_of, empty, keys, milliseconds, one_batch, starts_of
 from ullage.tables import SETTLED
@@ -46,8 +47,8 @@ def write_days(folder: StoreFolder, settled: pa.Table) -> tuple[StorePart, ...]:
 
 def _write(folder: StoreFolder, rows: pa.Table, number: int) -> StorePart:
     day = datetime.fromtimestamp(number * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
-    path, digest = write_whole(folder.path / "samples" / f"day={day}", "part-{hash}.parquet", _parquet(rows), folder.hook, "part")
-    _, tail = write_whole(folder.path / "tails", path.name, _parquet(tails(rows)), folder.hook, "tails")
+    path, digest = folder.write_whole(f"samples/day={day}/part-{{hash}}.parquet", _parquet(rows), "part")
+    _, tail = folder.write_whole(f"{FOLDER_OF_TAILS}/{path.name}", _parquet(tails(rows)), "tails")
     time = milliseconds(column_of(rows, "time"))
     first, last = int(time.min()), int(time.max())
     return StorePart(
@@ -100,14 +101,14 @@ def _encoding(field: pa.Field) -> str | None:
 def read_part(folder: StoreFolder, part: StorePart, columns: Sequence[str] = SETTLED.names, gpus: pa.Array | None = None) -> pa.Table:
     """Return rows of a part, `columns` in the types of `SETTLED`, of the devices `gpus` only where they are given."""
     folder.verify([part])
-    return _read(folder.path / part.file, folder.path / part.file, pa.schema([SETTLED.field(name) for name in columns]), gpus)
+    return _read(folder.place(part.file), folder.at(part.file), pa.schema([SETTLED.field(name) for name in columns]), gpus)
 
 
 def read_tails(folder: StoreFolder, part: StorePart, columns: Sequence[str] = TAILS.names) -> pa.Table:
     """Return the last rows of a part's devices (`TAILS`)."""
-    path = folder.path / part.tail
+    path = folder.place(part.tail)
     try:
-        content = path.read_bytes()  # the last rows of each device: a small file
+        content = folder.at(part.tail).read_bytes()  # the last rows of each device: a small file
     except FileNotFoundError:
         raise lost(path, "is missing") from None
     except OSError as error:
@@ -124,7 +125,7 @@ def read_ranges(folder: StoreFolder, part: StorePart) -> pa.Table:
     return chosen(table.drop_columns(["time"]), last)
 
 
-def _read(path: Path, source: Path | pa.NativeFile, schema: pa.Schema, gpus: pa.Array | None) -> pa.Table:
+def _read(path: str, source: Path | pa.NativeFile, schema: pa.Schema, gpus: pa.Array | None) -> pa.Table:
     try:
         with opened(source) as file:
             groups = _groups(file.metadata, gpus)

@@ -23,13 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.checked_parquet import opened, write_table
-from ullage.store.durable import write_whole
-from ullage.store.manifest import StoreFolder, StorePart
+from ullage.store.manifest import ROLLUPS, StoreFolder, StorePart
 from ullage.store.reading import SPARK, settled_table
 from ullage.sums.devices import time_steps
 from ullage.sums.gauges import device_and_gauge_steps
 
-FOLDER = "rollups"
 COURSE_MS = 300_000  # the time that a row of the course is of: any longer time that a report shows is some of these
 _MADE_BY = ("sums.devices", "sums.gauges", "sums.exact", "sums.held", "sums.ledger", "field", "tables")
 _TABLES = ("states", "gauges", "course")
@@ -72,7 +70,7 @@ def roll_up(folder: StoreFolder, connection: Any, part: StorePart) -> RollUp:
     """Add up a part's samples and keep what was found beside it; returns it. Raises UllageError for a damaged part or a full disk."""
     if connection.name != SPARK:  # which looks at what it reads itself
         folder.verify([part])
-    samples = settled_table(connection, [folder.path.absolute() / part.file], None, None, None)
+    samples = settled_table(connection, [folder.at(part.file)], None, None, None)
     states, gauges = device_and_gauge_steps(samples)
     made = RollUp(states, gauges, time_steps(samples, bucket_ms=COURSE_MS))
     for name in _TABLES:
@@ -81,18 +79,18 @@ def roll_up(folder: StoreFolder, connection: Any, part: StorePart) -> RollUp:
         def write(file: IO[bytes], table: pa.Table = table) -> None:
             write_table(table, file, compression="zstd", store_schema=True)
 
-        write_whole(folder.path / FOLDER, place_of(part, name).name, write, folder.hook, "rollup")
+        folder.write_whole(place_of(part, name), write, "rollup")
     return made
 
 
-def place_of(part: StorePart, name: str) -> Path:
+def place_of(part: StorePart, name: str) -> str:
     """Return where a table of a part's roll-up lies, within the store."""
-    return Path(FOLDER) / f"{Path(part.file).stem}.{name}.parquet"
+    return f"{ROLLUPS}/{Path(part.file).stem}.{name}.parquet"
 
 
 def files_of(file: str) -> set[str]:
     """Return the names within the store of what may be rolled up of a part's file."""
-    return {(Path(FOLDER) / f"{Path(file).stem}.{name}.parquet").as_posix() for name in _TABLES}
+    return {f"{ROLLUPS}/{Path(file).stem}.{name}.parquet" for name in _TABLES}
 
 
 def is_rolled(folder: StoreFolder, part: StorePart) -> bool:
@@ -105,7 +103,7 @@ def read_rollup(folder: StoreFolder, part: StorePart) -> RollUp | None:
     tables = []
     for name in _TABLES:
         try:
-            with opened(folder.path / place_of(part, name)) as file:
+            with opened(folder.at(place_of(part, name))) as file:
                 if not _fits(file.schema_arrow, part):
                     return None
                 tables.append(file.read())
@@ -118,7 +116,7 @@ def _of_part(folder: StoreFolder, part: StorePart, name: str) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        return _fits(pq.read_schema(folder.path / place_of(part, name)), part)
+        return _fits(pq.read_schema(folder.at(place_of(part, name))), part)
     except (OSError, pa.ArrowException, UnicodeError):
         return False
 

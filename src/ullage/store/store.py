@@ -1,4 +1,4 @@
-"""The store: settled samples at rest in one folder, appended to atomically, asked through Ibis.
+"""The store: settled samples at rest in one folder or on object storage (`store.bucket`), appended to atomically, asked through Ibis.
 
 manifest.json                           which files are the store; replaced in one step
 samples/day=2026-08-10/part-<hash>.parquet   rows of `tables.SETTLED`, sorted by (gpu, mig, time)
@@ -16,28 +16,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ullage.errors import UllageError
 from ullage.store import append, jobs, upkeep
 from ullage.store.append import Appended
-from ullage.store.durable import Hook, locked, make_folder, nothing, refused
+from ullage.store.bucket import bucket_folder, is_bucket
+from ullage.store.durable import Hook, nothing
 from ullage.store.hidden_names import NAME as HIDDEN
 from ullage.store.hidden_names import hidden_fields, hide_names, refuse_names
 from ullage.store.manifest import NAME, Manifest, StoreFolder, StorePart
 from ullage.store.old_names import forget_old_names, name_limits, without_old_names
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, SPARK, engine_connection, reach_of, settled_table
-from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
+from ullage.store.rollups import RolledSums, files_of, is_rolled, read_rollup, roll_up
 from ullage.store.spark_session import DUCKDB
 from ullage.sums.windows import SILENCE_MS
 from ullage.written_values import expanded_path
 
+Result = TypeVar("Result")
 OURS = frozenset({NAME, HIDDEN, "samples", "tails", "rollups", "received", "jobs.parquet", "units.json", "lock"})
 
 
@@ -65,31 +67,38 @@ class Store:
 
     def __init__(
         self,
-        folder: Path,
+        folder: StoreFolder,
         *,
-        hook: Hook = nothing,
         now: Callable[[], int] = _clock,
         wait_s: float = 60.0,
         say: Callable[[str], None] = nothing,
         memory: str = MEMORY,
         engine: str = DUCKDB,
     ) -> None:
-        self.path, self.now, self.memory, self.engine = folder, now, memory, engine
-        self._folder = StoreFolder(folder, hook)
+        self.path, self.now, self.memory, self.engine = folder.path, now, memory, engine
+        self._folder = folder
         self._wait_s, self._say = wait_s, say
 
     @classmethod
-    def open(cls, folder: str | Path, create: bool = False, **options: Any) -> Store:
-        """Return the store in a folder; with `create`, make it when there is none.
+    def open(cls, folder: str | Path, create: bool = False, *, hook: Hook = nothing, objects: Any = None, **options: Any) -> Store:
+        """Return the store in a folder, or at an address such as s3://BUCKET/FOLDER; with `create`, make it when there is none.
 
         Raises UllageError when there is no store, or its manifest or one of its files is damaged or missing.
-        `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `engine` for another one than it, `now` and `hook` for tests.
+        `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `engine` for another one than it; `now`, `hook` and `objects`
+        (see `bucket_folder`) for tests.
         """
-        store = cls(expanded_path(folder), **options)
+        where = bucket_folder(str(folder), hook, objects) if is_bucket(folder) else StoreFolder(expanded_path(folder), hook)
+        store = cls(where, **options)
+        where.refresh()
         if create and not (store.path / NAME).exists():
-            store._create()
+            where.create(OURS)
         store._folder.check(store.manifest())
         return store
+
+    @property
+    def name(self) -> str:
+        """How people call the place where it lies."""
+        return self._folder.name
 
     def manifest(self) -> Manifest:
         """Return the list of live parts as it stands now."""
@@ -120,9 +129,12 @@ class Store:
 
         Records of one job, host, index, gpu and start are one; the later ones' values replace the earlier ones'.
         """
-        with self._lock():
-            refuse_names(self.path, records, hidden_fields(self.path))
+
+        def add() -> int:
+            refuse_names(self.name, records, hidden_fields(self.path))
             return jobs.add(self._folder, records)
+
+        return self._alone(add)
 
     def hide_names(self, fields: Iterable[str], renamed: Callable[[pa.Table], pa.Table] = lambda records: records) -> None:
         """Refuse from now on whatever brings names of some fields: pseudonyms stand in their place.
@@ -130,15 +142,18 @@ class Store:
         Job records that are there are kept as they are `renamed`, since samples get their names; samples stay as they are.
         """
         if not {*fields} <= {*hidden_fields(self.path)}:
-            with self._lock():
+
+            def hide() -> None:
                 jobs.rename(self._folder, renamed)  # first: who is killed in between does both again
-                hide_names(self.path, fields)
+                hide_names(self._folder, fields)
+
+            self._alone(hide)
 
     def _without_names(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.Table | pa.RecordBatch]:
         """Yield tables of which none has a name that is not kept. Raises UllageError for one that has."""
         hidden = hidden_fields(self.path)
         for table in tables:
-            refuse_names(self.path, table, hidden)
+            refuse_names(self.name, table, hidden)
             yield table
 
     def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
@@ -150,7 +165,7 @@ class Store:
         parts = self.manifest().parts
         parts = tuple(p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until))
         self._verify(parts)
-        return settled_table(self._connection, [self.path.absolute() / p.file for p in parts], columns, since, until)
+        return settled_table(self._connection, [self._folder.at(p.file) for p in parts], columns, since, until)
 
     def speaking(self, since: int | None, until: int | None) -> Any:
         """Return the samples that speak for a time in the window (ms), and perhaps some that come soon after it.
@@ -161,7 +176,7 @@ class Store:
         if until is None:
             return self.samples(since=since)
         near = [p for p in self.manifest().parts if p.last > until and p.first <= until + SILENCE_MS]
-        return self.samples(since=since, until=until + reach_of([self.path.absolute() / p.file for p in near]))
+        return self.samples(since=since, until=until + reach_of([self._folder.at(p.file) for p in near]))
 
     def roll_up(self, say: Callable[[str], None] = nothing) -> int:
         """Add up what a fleet's report asks of each part that has no roll-up yet, and keep it; returns how many were made.
@@ -184,13 +199,14 @@ class Store:
         parts = self.manifest().parts
         near = [p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until + SILENCE_MS)]
         inside = [p for p in near if (since is None or p.first > since) and (until is None or p.last <= until)]
+        self._folder.fetch(name for part in inside for name in files_of(part.file))
         found = {part: made for part in inside if (made := read_rollup(self._folder, part)) is not None}
         found = {part: made for part, made in found.items() if since is None or made.start >= since}
         if not found:
             return None
         others = [part for part in near if part not in found]
         self._verify(others)
-        files = [self.path.absolute() / part.file for part in others]
+        files = [self._folder.at(part.file) for part in others]
         return RolledSums(list(found.values()), settled_table(self._connection, files, None, None, None) if files else None)
 
     def jobs(self) -> pa.Table:
@@ -209,13 +225,13 @@ class Store:
         days: dict[str, int] = {}
         for part in parts:
             days[part.day] = days.get(part.day, 0) + part.rows
-        sizes = [(self.path / name).stat().st_size for p in parts for name in (p.file, p.tail)]
+        sizes = [self._folder.size(name) or 0 for p in parts for name in (p.file, p.tail)]
         first, last = window or (None, None)
-        return Info(str(self.path), sum(days.values()), len(pairs), self.jobs().num_rows, len(parts), sum(sizes), first, last, days)
+        return Info(self.name, sum(days.values()), len(pairs), self.jobs().num_rows, len(parts), sum(sizes), first, last, days)
 
     def verify(self) -> None:
         """Read every part and raise UllageError for the first that is not as it was written."""
-        parts, folder = self.manifest().parts, StoreFolder(self.path)
+        parts, folder = self.manifest().parts, replace(self._folder, _sound=set())
         folder.verify(parts)
         for part in parts:
             read_tails(folder, part)
@@ -223,18 +239,20 @@ class Store:
 
     def compact(self, **options: int) -> upkeep.Kept:
         """Merge small parts, remove what nobody needs, and return what was done (see `upkeep.compact`)."""
-        with self._lock():
-            return upkeep.compact(self._folder, self.now, **options)
+        return self._alone(lambda: upkeep.compact(self._folder, self.now, **options))
 
     def retain(self, days: int, **options: int) -> upkeep.Kept:
         """Drop samples, and jobs that ended, more than `days` days before the newest sample that is not ahead (see `upkeep.retain`)."""
         if days < 1:
             raise UllageError(f"{days} days can't be kept", "keep at least 1 day")
-        with self._lock():
+
+        def drop() -> upkeep.Kept:
             limit = upkeep.oldest_kept(self.manifest(), days, self.now())
             kept = upkeep.retain(self._folder, days, self.now, **options)
             jobs.drop(self._folder, limit)
             return kept
+
+        return self._alone(drop)
 
     def name_limits(self, kept_ms: Mapping[str, int], now: int) -> dict[str, int]:
         """Return for each field from when on its names are kept (ms): `kept_ms` before the newest sample that is not later than `now`."""
@@ -247,10 +265,13 @@ class Store:
         Returns how many parts were written anew. Fields are columns of words of `tables.SAMPLES` and `tables.JOBS`; the job's own must
         stay, for jobs that can't be told apart are one.
         """
-        with self._lock():
+
+        def forget() -> int:
             limits = self.name_limits(kept_ms, now)
             jobs.rename(self._folder, lambda records: without_old_names(records, limits))
             return forget_old_names(self._folder, limits, self.now)
+
+        return self._alone(forget)
 
     @cached_property
     def _connection(self) -> Any:
@@ -262,21 +283,12 @@ class Store:
             self._folder.verify(parts)
 
     def _lock(self) -> AbstractContextManager[None]:
-        return locked(self.path / "lock", self._wait_s, self._say)
+        return self._folder.lock(self._wait_s, self._say)
 
-    def _create(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise UllageError(f"'{self.path}' is a file, and a store is a folder", "give another folder")
-        with refused(self.path):
-            make_folder(self.path)
-        foreign = sorted(p.name for p in self.path.iterdir() if p.name not in OURS and not p.name.endswith(".tmp"))
-        if foreign:
-            raise UllageError(
-                f"'{self.path}' holds other files ({foreign[0]}) and no store", "give a folder that is empty or not there yet"
-            )
+    def _alone(self, work: Callable[[], Result]) -> Result:
+        """Do a piece of work that may be done again while nobody else writes, or as if nobody did."""
         with self._lock():
-            if not (self.path / NAME).exists():
-                self._folder.write(Manifest())
+            return self._folder.repeated(work)
 
 
 def _devices(folder: StoreFolder, part: Any) -> set[tuple[str | None, str | None]]:

@@ -9,7 +9,6 @@ from typing import IO
 import msgspec
 
 from ullage.errors import UllageError, harmless
-from ullage.store.durable import write_whole
 from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.parts import read_part, write_days
 from ullage.sums.ratio_units import Exporter, Habit, Habits, restated
@@ -45,7 +44,7 @@ def write(folder: StoreFolder, habits: Habits) -> None:
     def write(file: IO[bytes]) -> None:
         file.write(msgspec.json.encode(known))
 
-    write_whole(folder.path, NAME, write, folder.hook, "units")
+    folder.write_whole(NAME, write, "units")
 
 
 def restate(folder: StoreFolder, manifest: Manifest, habits: Habits, changed: Mapping[Exporter, int], now: Callable[[], int]) -> Manifest:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ullage.store.devices import untangled
-from ullage.store.durable import refused, sync_folder
+from ullage.store.durable import refused
 from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.rewrite import PART_ROWS, rewrite
-from ullage.store.rollups import FOLDER as ROLLUPS
 from ullage.store.rollups import files_of
 from ullage.units import DAY_MS, HOUR_MS
 
@@ -91,9 +90,8 @@ def clean(folder: StoreFolder, manifest: Manifest, now: Callable[[], int], grace
     """
     waiting = tuple(d for d in manifest.dead if d.since > now() - grace_ms)
     kept = {p.file for p in manifest.parts} | {d.file for d in waiting}
-    removed = _remove_halves(folder, now() - grace_ms) + _remove_others(
-        folder, kept | {_tail(name) for name in kept}.union(*(files_of(name) for name in kept))
-    )
+    removed = _remove_halves(folder, now() - grace_ms)
+    removed += folder.remove_others(kept | {_tail(name) for name in kept}.union(*(files_of(name) for name in kept)))
     if len(waiting) < len(manifest.dead):
         manifest = Manifest(parts=manifest.parts, dead=waiting)
         folder.write(manifest)
@@ -113,22 +111,6 @@ def _remove_halves(folder: StoreFolder, before: int) -> int:
                 if path.stat().st_mtime * 1000 <= before:
                     path.unlink()
                     removed += 1
-    return removed
-
-
-def _remove_others(folder: StoreFolder, kept: set[str]) -> int:
-    removed = 0
-    with refused(folder.path):
-        for place in (*sorted((folder.path / "samples").glob("day=*")), folder.path / "tails", folder.path / ROLLUPS):
-            names = sorted(place.iterdir()) if place.is_dir() else []
-            others = [path for path in names if path.relative_to(folder.path).as_posix() not in kept]
-            for path in others:
-                path.unlink()
-                folder.hook("old removed")
-            removed += len(others)
-            if others and len(others) == len(names) and place.name not in ("tails", ROLLUPS):
-                place.rmdir()
-                sync_folder(place.parent)
     return removed
 
 

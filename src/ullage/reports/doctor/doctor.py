@@ -23,6 +23,7 @@ EXTRAS = {
     "mcp": "serving the questions to assistants",
     "serve": "pages that stay open, and their numbers as JSON",
     "spark": "fleets that lie in Spark",
+    "bucket": "stores on object storage",
     "certify": "certifying a model's FLOPs against its PyTorch code",
     "trainers": "MFU inside PyTorch, Transformers and Lightning",
 }
