@@ -95,6 +95,8 @@ def intersect(a: Spans, b: Spans) -> Spans:
     few, many = (a, b) if a.pieces <= b.pieces else (b, a)
     if not few.pieces:
         return NONE
+    if few.pieces == 1 and few.start[0] <= many.start[0] and many.end[-1] <= few.end[0]:
+        return many  # all of it: the common case, and there may be millions
     if 8 * few.pieces > many.pieces:
         start, end = np.sort(np.concatenate([a.start, b.start])), np.sort(np.concatenate([a.end, b.end]))
         both = start[1:] < end[:-1]
