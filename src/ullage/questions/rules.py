@@ -61,8 +61,10 @@ class RulesQuestion:
     over a span of time divide one sum by another, for a mean of ratios is none. Let them be evaluated as often as GPUs are scraped.
     """
 
-    dialect: Literal["dcgm", "dcgm-base-units", "dcgm-both"] = asked(
-        "What exporters call metrics: DCGM's old names, those in base units (from DCGM 4.6 on), or both.", "dcgm"
+    dialect: Literal["dcgm", "dcgm-base-units", "dcgm-both", "amd"] = asked(
+        "What exporters call metrics: DCGM's old names, those in base units (from DCGM 4.6 on), or both; or AMD's device-metrics-exporter, "
+        "which also calls labels otherwise.",
+        "dcgm",
     )
     metrics: Mapping[str, str] = asked(
         "Another metric for a field, in the unit that its name says: sm_clock=my_sm_clock_hertz. `ullage metrics --fields` lists fields.",
@@ -87,7 +89,7 @@ class RulesQuestion:
         flag="--job-label",
         metavar="LABEL",
         repeated=True,
-        shown="hpc_job, exported_namespace/exported_pod",
+        shown="hpc_job (amd: job_id), exported_namespace/exported_pod",
     )
     user_label: str = asked("The label that names a user.", "", metavar="LABEL", shown="none")
     alerts: bool = asked("Rules that warn, beside those that record.", True)
@@ -96,10 +98,10 @@ class RulesQuestion:
         "Where the commands that alerts show read from.", "http://localhost:9090", metavar="URL", read=read_server, minor=True
     )
     cluster_label: str = asked("The label that names a cluster.", "cluster", metavar="LABEL", minor=True)
-    host_label: str = asked("The label that names a host.", "Hostname", metavar="LABEL", minor=True)
-    model_label: str = asked("The label that names the model of GPU.", "modelName", metavar="LABEL", minor=True)
-    uuid_label: str = asked("The label with the UUID of a GPU.", "UUID", metavar="LABEL", minor=True)
-    gpu_label: str = asked("The label with the number of a GPU on its host.", "gpu", metavar="LABEL", minor=True)
+    host_label: str = asked("The label that names a host.", "", metavar="LABEL", minor=True, shown="Hostname (amd: hostname)")
+    model_label: str = asked("The label that names the model.", "", metavar="LABEL", minor=True, shown="modelName (amd: card_series)")
+    uuid_label: str = asked("The label with the UUID of a GPU.", "", metavar="LABEL", minor=True, shown="UUID (amd: gpu_uuid)")
+    gpu_label: str = asked("The label with the number of a GPU on its host.", "", metavar="LABEL", minor=True, shown="gpu (amd: gpu_id)")
 
 
 def answer(question: RulesQuestion, progress: Progress, command: str = "") -> RuleFile:  # noqa: ARG001 - a question's `answer`
@@ -108,18 +110,9 @@ def answer(question: RulesQuestion, progress: Progress, command: str = "") -> Ru
     from ullage.rules.rule_file import rule_file
     from ullage.rules.series import RecordingPlan
 
-    jobs = _job_labels(question.job_labels) or TelemetryNames().jobs
-    names = TelemetryNames(
-        dialect=question.dialect,
-        renamed=question.metrics,
-        jobs=jobs,
-        user=_label(question.user_label) if question.user_label else "",
-        cluster=_label(question.cluster_label),
-        host=_label(question.host_label),
-        model=_label(question.model_label),
-        uuid=_label(question.uuid_label),
-        gpu=_label(question.gpu_label),
-    )
+    given = {name: getattr(question, f"{name}_label") for name in ("user", "cluster", "host", "model", "uuid", "gpu")}
+    labels = {name: _label(label) for name, label in given.items() if label}
+    names = TelemetryNames.of_dialect(question.dialect, renamed=question.metrics, jobs=_job_labels(question.job_labels), **labels)
     return rule_file(
         RecordingPlan(names, question.interval, question.gpus, question.alerts, question.server),
         command or "ullage rules",
@@ -136,6 +129,7 @@ _EXAMPLES = """
   ullage rules --gpu 'NVIDIA H100 80GB HBM3'       for a fleet of one model
   ullage rules --job-label namespace/pod           where Prometheus keeps the exporter's labels (honor_labels)
   ullage rules --dialect dcgm-base-units --interval 15s
+  ullage rules --dialect amd                       for AMD's device-metrics-exporter
   ullage rules --user-label hpc_user               users beside jobs
   ullage rules --tests --out ullage.tests.yml      then: promtool test rules ullage.tests.yml
   ullage rules --only series                       what is recorded: names, units, labels

@@ -53,14 +53,21 @@ PCIE = ModelConstant(
 CONSTANTS = (TENSOR_CLOCK, SM_CLOCK, MEMORY_CLOCK, SMS, MIG_SLICES, PEAK, POWER_LIMIT, NVLINK, PCIE)
 
 
-def models_of(names: Sequence[str]) -> Mapping[str, Chip]:
-    """Return chips by the names that exporters give them: those named, or every chip under its driver's name.
+def models_of(names: Sequence[str], vendor: str = "") -> Mapping[str, Chip]:
+    """Return chips by the names that exporters give them: those named, or every chip (of a `vendor`) under its driver's name.
 
+    AMD's driver adds the form of a board to the name ("AMD Instinct MI300X OAM"), so that its chips stand under those names too.
     Raises UllageError for a name that no chip has.
     """
     if names:
         return {name: find(name) for name in dict.fromkeys(names)}
-    return {chip.name: chip for chip in CHIPS.values()}
+    chips = [chip for chip in CHIPS.values() if vendor in ("", chip.vendor)]
+    boards = {_name_of_board(alias): chip for chip in chips for alias in chip.aliases if vendor == "AMD"}
+    return boards | {chip.name: chip for chip in chips}
+
+
+def _name_of_board(alias: str) -> str:
+    return alias if alias.upper().startswith("AMD") else f"AMD Instinct {alias}"
 
 
 def constant_query(constant: ModelConstant, models: Mapping[str, Chip]) -> str:

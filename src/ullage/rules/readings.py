@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ullage.errors import UllageError, harmless
 from ullage.field import FIELDS
 from ullage.rules.query import PromQuery, duration, number
 from ullage.sources.naming.dcgm_names import EVERY, NEW
-from ullage.sources.naming.fields import Alias, known
+from ullage.sources.naming.fields import Alias, known, known_with_label
 from ullage.units import TO_SI
 
-Dialect = Literal["dcgm", "dcgm-base-units", "dcgm-both"]
+Dialect = Literal["dcgm", "dcgm-base-units", "dcgm-both", "amd"]
 
 PLACE = ("cluster", "host", "gpu", "uuid")  # a whole GPU
 MIG = ("GPU_I_PROFILE", "GPU_I_ID")
@@ -34,10 +34,25 @@ _BASE_UNITS = {
     "fp16_active": "DCGM_FI_PROF_FP16_UTIL_RATIO",
     **{name: alias.name for name, alias in NEW.items()},
 }
+# AMD's device-metrics-exporter; what it does not tell (cycles, links, Xids) keeps DCGM's name, which no series has
+_AMD = {name: alias.name for name, alias in EVERY.items()} | {
+    "tensor_active": "gpu_prof_tensor_active_percent",
+    "sm_active": "gpu_prof_sm_active",
+    "gr_active": "gpu_prof_gui_util_percent",
+    "gpu_util": "gpu_gfx_activity",
+    "dram_active": "gpu_umc_activity",
+    "sm_clock": "gpu_clock",
+    "memory_clock": "gpu_clock",
+    "power": "gpu_package_power",
+    "energy": "gpu_energy_consumed",
+}
 _NAMES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "dcgm": ({name: alias.name for name, alias in EVERY.items()},),
     "dcgm-base-units": (_BASE_UNITS,),
+    "amd": (_AMD, _AMD | {"power": "gpu_average_package_power"}, _AMD | {"power": "gpu_power_usage"}),  # older boards average
 }
+_LABELS_OF_AMD = {"host": "hostname", "model": "card_series", "uuid": "gpu_uuid", "gpu": "gpu_id"}
+_JOBS_OF_AMD = ("job_id", "exported_namespace/exported_pod")
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,12 @@ class TelemetryNames:
     uuid: str = "UUID"
     gpu: str = "gpu"
 
+    @classmethod
+    def of_dialect(cls, dialect: Dialect, **given: Any) -> TelemetryNames:
+        """Return the names of a dialect, but for those that are given: an empty one is not."""
+        own = {**_LABELS_OF_AMD, "jobs": _JOBS_OF_AMD} if dialect == "amd" else {}
+        return cls(dialect=dialect, **{**own, **{name: value for name, value in given.items() if value}})
+
     def aliases(self, name: str) -> tuple[Alias, ...]:
         """Return the metrics that a field is read from: of several the first that a GPU has counts."""
         if name in self.renamed:
@@ -69,7 +90,7 @@ class TelemetryNames:
 
 def metric_alias(name: str, metric: str) -> Alias:
     """Return what a metric means as a field. Raises UllageError where its name says that it is another."""
-    alias = known(metric)
+    alias = known(metric) or known_with_label(metric, name)
     if name not in FIELDS:
         raise UllageError(f"'{harmless(name, 40)}' is not a field of the telemetry", "`ullage metrics --fields` lists all")
     if alias is not None and alias.field != name:
@@ -84,9 +105,10 @@ def gauge(names: TelemetryNames, name: str, matchers: str = "") -> PromQuery:
         _of_devices(
             names,
             _times_factor(
-                f"{alias.name}{_braces(matchers)} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}",
+                f"{_selector(alias, matchers)} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}",
                 TO_SI[alias.unit],
             ),
+            "avg" if alias.parts else "max",
         )
         for alias in names.aliases(name)
     ]
@@ -98,8 +120,9 @@ def impossible(names: TelemetryNames, name: str) -> PromQuery:
     lowest, highest = FIELDS[name].lowest, FIELDS[name].highest
     found = []
     for alias in names.aliases(name):
-        inside = f"{alias.name} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}"
-        found.append(_of_devices(names, f"({alias.name} unless ({inside}))", "group"))
+        read = _selector(alias)
+        inside = f"{read} >= {_bound_as_written(lowest, alias)} <= {_bound_as_written(highest, alias)}"
+        found.append(_of_devices(names, f"({read} unless ({inside}))", "group"))
     return _first(found)
 
 
@@ -108,14 +131,14 @@ def counter_rate(names: TelemetryNames, name: str, interval: float) -> PromQuery
     window = duration(4 * interval)
     found = []
     for alias in names.aliases(name):
-        grown = _times_factor(f"irate({alias.name}[{window}])", TO_SI[alias.unit])
-        found.append(_of_devices(names, f"({grown} and {alias.name})"))
+        grown = _times_factor(f"irate({_selector(alias)}[{window}])", TO_SI[alias.unit])
+        found.append(_of_devices(names, f"({grown} and {_selector(alias)})"))
     return _first(found)
 
 
 def changed(names: TelemetryNames, name: str, test: str) -> PromQuery:
     """Return the devices of whose field a test holds, in which % stands for the metric."""
-    return _first([_of_devices(names, f"({test.replace('%', alias.name)})") for alias in names.aliases(name)])
+    return _first([_of_devices(names, f"({test.replace('%', _selector(alias))})") for alias in names.aliases(name)])
 
 
 def present(names: TelemetryNames) -> PromQuery:
@@ -186,5 +209,7 @@ def _bound_as_written(value: float, alias: Alias) -> str:
     return number(float(f"{value / TO_SI[alias.unit]:.12g}"))
 
 
-def _braces(matchers: str) -> str:
-    return f"{{{matchers}}}" if matchers else ""
+def _selector(alias: Alias, matchers: str = "") -> str:
+    """Return the selector of the series that an alias means, and that other matchers fit as well."""
+    every = ", ".join(filter(None, [alias.matchers, matchers]))
+    return f"{alias.name}{{{every}}}" if every else alias.name

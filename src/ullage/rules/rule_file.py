@@ -82,7 +82,7 @@ def rule_file(plan: RecordingPlan, command: str = "ullage rules", *, tests: bool
     """Return the rules of a plan. Raises UllageError for a model or a metric that nobody knows."""
     for name, metric in plan.names.renamed.items():
         metric_alias(name, metric)  # also of a field that no rule reads
-    models, series = models_of(plan.models), recorded_series(plan)
+    models, series = models_of(plan.models, plan.vendor), recorded_series(plan)
     constants = [Rule(one.name, query, comment=one.what) for one in CONSTANTS if (query := constant_query(one, models))]
     recording = [Rule(one.name, one.query.text, one.fixed, comment=comment) for one, comment in _with_comments(series)]
     groups = [RuleGroup("ullage-models", tuple(constants)), RuleGroup("ullage", tuple(recording))]

@@ -81,6 +81,11 @@ class RecordingPlan:
     alerts: bool = True
     server: str = "http://localhost:9090"
 
+    @property
+    def vendor(self) -> str:
+        """Whose GPUs the exporters are of ("": any)."""
+        return "AMD" if self.names.dialect == "amd" else ""
+
 
 def recorded_series(plan: RecordingPlan) -> tuple[RecordedSeries, ...]:
     """Return everything that the rules record but the models' constants, each after what it reads."""

@@ -48,7 +48,7 @@ def unit_test_text(plan: RecordingPlan, groups: Sequence[str], command: str) -> 
 
 def rule_tests(plan: RecordingPlan) -> tuple[RuleTest, ...]:
     """Return the tests of a plan; those of alerts where it has any."""
-    models = models_of(plan.models)
+    models = models_of(plan.models, plan.vendor)
     name = plan.models[0] if plan.models else next(iter(models))
     given = _Given(plan, name, models[name])
     return (*_of_sums(given), *(_of_alerts(given) if plan.alerts else ()))
@@ -64,8 +64,10 @@ class _Given:
         """Return a series of a GPU under the names of the exporter."""
         names = self.plan.names
         labels = {names.host: "n1", names.gpu: str(gpu), names.uuid: f"GPU-{gpu}", names.model: self.model, **_job_labels(names, job)}
+        alias = names.aliases(field)[0]
+        labels |= {alias.label: alias.values[0]} if alias.label else {}
         words = ", ".join(f"{label}={json.dumps(value)}" for label, value in labels.items())
-        return f"{names.aliases(field)[0].name}{{{words}}}"
+        return f"{alias.name}{{{words}}}"
 
     def written(self, field: str, value: float) -> str:
         """Return a value as an exporter writes it."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ullage.field import FIELDS, Flag
 from ullage.problems import Problems
-from ullage.sources.naming.names import Alias, known, possible
+from ullage.sources.naming.names import Alias, known, known_with_label, possible
 from ullage.units import TO_SI
 
-__all__ = ["Alias", "clean", "is_sentinel", "known", "possible", "settled"]
+__all__ = ["Alias", "clean", "is_sentinel", "known", "known_with_label", "possible", "settled"]
 
 Floats = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.bool_]

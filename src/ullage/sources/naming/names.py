@@ -20,13 +20,21 @@ from ullage.field import FIELDS
 class Alias:
     """A name that some exporter uses, the field it means, and the unit its name promises (a key of `units.TO_SI`).
 
-    `parts` says that a device may have several such readings at once, of its dies, whose mean is the device's.
+    `parts` says that a device may have several such readings at once, of its dies, whose mean is the device's. A name that means the field
+    only together with a `label` does so with one of its `values`, in capitals or not.
     """
 
     name: str
     field: str
     unit: str
     parts: bool = False
+    label: str = ""
+    values: tuple[str, ...] = ()
+
+    @property
+    def matchers(self) -> str:
+        """The matchers of PromQL that choose the series with this meaning; "" for all of this name."""
+        return f'{self.label}=~"(?i)({"|".join(self.values)})"' if self.label else ""
 
 
 # field -> unit -> names
@@ -129,7 +137,7 @@ def known(name: str, labels: Mapping[str, str] | None = None) -> Alias | None:
     they are None; `possible` tells them from names that never are a field.
 
     >>> known("DCGM_FI_DEV_SM_CLOCK")
-    Alias(name='DCGM_FI_DEV_SM_CLOCK', field='sm_clock', unit='MHz', parts=False)
+    Alias(name='DCGM_FI_DEV_SM_CLOCK', field='sm_clock', unit='MHz', parts=False, label='', values=())
     >>> known("sm_clock").unit, known("go_goroutines")
     ('Hz', None)
     >>> known("amd_gpu_clock", {"clock_type": "system"}).field
@@ -141,6 +149,19 @@ def known(name: str, labels: Mapping[str, str] | None = None) -> Alias | None:
         meaning = meanings.get(labels.get(label, "").lower())
         return Alias(name, *meaning, parts=True) if meaning else None
     return alias
+
+
+def known_with_label(name: str, field: str) -> Alias | None:
+    """Return a name that means a field only together with a label, with the matchers of that label; None where it never does.
+
+    >>> known_with_label("gpu_clock", "sm_clock").matchers
+    'clock_type=~"(?i)(system|gpu_clock_type_system|sm)"'
+    """
+    label, meanings = _LABELLED.get(name.removeprefix("amd_"), ("", {}))
+    found = {value: unit for value, (meant, unit) in meanings.items() if meant == field}
+    if not found:
+        return None
+    return Alias(name, field, next(iter(found.values())), parts=True, label=label, values=tuple(found))
 
 
 def possible(name: str) -> bool:
