@@ -360,6 +360,46 @@ def test_a_signal_ends_the_service_well(store: Path, number: int, tmp_path: Path
     assert events[0] == "serving" and events[-1] == "ended"
 
 
+BUSY = """
+import sys, threading
+import duckdb
+from ullage.cli import cli
+from ullage.service.server import RunningService
+
+closed, began = RunningService.close, threading.Event()
+
+def busy():
+    connection = duckdb.connect()
+    while True:
+        connection.sql("select sum(i) from range(2000) t(i)").fetchall()
+        began.set()
+
+def close(running, patience=1.0):
+    ended = closed(running, 60.0)
+    for _ in range(3):
+        threading.Thread(target=busy, daemon=True).start()
+    began.wait()
+    return ended
+
+RunningService.close = close
+cli(sys.argv[1:])
+"""
+
+
+def test_a_thread_that_is_still_in_the_engine_does_not_abort_the_end(store: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as said:
+        words = [sys.executable, "-c", BUSY, "serve", str(store), "--port", "0", "--log", "json"]
+        process = subprocess.Popen(words, stderr=said, env=os.environ | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
+        try:
+            wait_for(lambda: b'"serving"' in log.read_bytes(), log)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert json.loads(log.read_text().splitlines()[-1])["event"] == "ended" and [*tmp_path.glob("ullage-*")] == []
+
+
 def test_a_line_of_the_log_is_an_event_for_programs(client: Client) -> None:
     client("/healthz?token=x", "HEAD")
     wait_for(lambda: '"HEAD", "path": "/healthz"' in client.log.getvalue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any
 
@@ -110,5 +111,6 @@ def serve(settings: Any, moving: Any = None) -> None:
             running.run(listening)
     ended = running.close()
     log("ended")
-    if not ended:  # a question that nobody waits for any more keeps no process
-        os._exit(ANSWERED)
+    if ended:
+        atexit._run_exitfuncs()  # folders of a while are removed
+    os._exit(ANSWERED)  # a question that nobody waits for keeps no process, and a thread that leaves the engine meanwhile does not abort it
