@@ -16,7 +16,8 @@ from tests.traces.drawn_runs import use_case_4
 from ullage.render.fleet import view
 from ullage.render.svg.timeline import timeline
 from ullage.views.html import html
-from ullage.views.view import Fact, Finding, FindingPlace, Picture, Section
+from ullage.views.notation import GPU_HOURS
+from ullage.views.view import Column, Fact, Finding, FindingPlace, Headline, Picture, Section, Table, View
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no page was opened in a real browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -149,6 +150,25 @@ def test_the_first_screen_has_the_headline_the_chain_with_owners_and_the_finding
     page.emulate_media(media="print")
     assert page.get_by_text("do: see what else its host does").last.is_visible(), "a fold hides nothing on paper"
     page.emulate_media(media="screen")
+    page.goto(document.as_uri())
+
+
+def test_on_a_phone_long_headings_stand_in_few_lines(page: Any, document: Path, tmp_path: Path) -> None:
+    headings = ["team", "GPU-hours", "of them held idle", "cost of all hours at the prices paid, EUR", "of it held idle, EUR"]
+    columns = [Column(headings[0]), *(Column(heading, GPU_HOURS) for heading in headings[1:])]
+    bill = Table("bill", columns, [["vision", 1639.0, 98.6, 3154.0, 190.5]])
+    (tmp_path / "bill.html").write_text(html(View("fleet", "Bill", Headline("EUR 3,154"), sections=[Section("bill", "Bill", [bill])])))
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto((tmp_path / "bill.html").as_uri())
+    lines = """heads => heads.map(head => {
+        const words = document.createRange();
+        words.selectNodeContents(head.querySelector('button') ?? head);
+        return new Set([...words.getClientRects()].filter(one => one.width).map(one => Math.round(one.bottom))).size;
+    })"""
+    counted = page.locator("thead th").evaluate_all(lines)
+    assert max(counted) <= 4 and counted[2] == counted[4] == 2, counted
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1200, "height": 900})
     page.goto(document.as_uri())
 
 

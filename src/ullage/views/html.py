@@ -39,6 +39,7 @@ _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
 IN_JSON = "the JSON form has them all"  # a reader of a page types no options
+LONG_HEADING = 12  # characters; on a phone a column has room for two words of a longer one
 WHOLE = 24  # characters of a headline's strong part that no line breaks
 
 
@@ -164,9 +165,9 @@ def _heat_map(table: Table, scrolled: Markup) -> Markup:
 
 def _heads(table: Table) -> Iterator[Markup]:
     for number, column in enumerate(table.columns):
-        yield element(
-            "th", column.heading, scope="col", class_=("words" if _names(table, number) else None) if table.grid else _look(column)
-        )
+        look = ("words" if _names(table, number) else None) if table.grid else _look(column)
+        long = "long" if len(column.heading) > LONG_HEADING else None
+        yield element("th", column.heading, scope="col", class_=" ".join(filter(None, (look, long))) or None)
 
 
 def _labels(table: Table) -> Iterator[Markup]:

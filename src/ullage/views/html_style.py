@@ -105,6 +105,7 @@ svg a:hover text{text-decoration:underline}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
 @media screen and (max-width:45rem){
 .page{display:none}.phone{display:block}
+.scroll thead .long{min-width:6.5rem}
 .scroll tr>:first-child{position:sticky;left:0;z-index:1;background:var(--paper);min-width:7rem;padding-right:.5rem}
 }
 @media print{
