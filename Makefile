@@ -6,14 +6,16 @@ SEEDS ?= 4
 WORKERS ?= 3  # on two cores: tests wait for servers, browsers and disks a third of their time
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports unit bench faults wheel mutants gpu gpu-wheels docs lock clean
+.PHONY: help demo test test-full lint types imports unit bench faults wheel mutants gpu gpu-wheels docs lock audit clean
 
 help: ## show these lines
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
+# hashes would be asked of this project itself too, which has none
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock -e .
+	sed -e '/^ *--hash/d' -e 's/ \\$$//' requirements-dev.lock > $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml requirements-dev.lock
@@ -85,7 +87,10 @@ docs: $(VENV)/.dev ## print the generated pages of docs/ from the code
 	$(BIN)/python docs/generate.py
 
 lock: ## renew the lock file for development (needs uv)
-	uv pip compile --universal --python-version 3.11 --extra dev --quiet --no-header --no-annotate pyproject.toml -o requirements-dev.lock
+	uv pip compile --universal --python-version 3.11 --extra dev --quiet --no-header --no-annotate --generate-hashes pyproject.toml -o requirements-dev.lock
+
+audit: ## known vulnerabilities of what development installs (asks PyPI; needs pip-audit)
+	pip-audit --requirement requirements-dev.lock --require-hashes --disable-pip
 
 clean: ## remove what make made
 	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants
