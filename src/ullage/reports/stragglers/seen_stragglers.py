@@ -31,7 +31,8 @@ def seen_stragglers(samples: Any, notes: list[str] | None = None, *, step_ms: in
 
     Each scrape counts by itself; with `step_ms` the mean over each such step of time does.
     """
-    table = pa.concat_tables([_readings(part, step_ms) for part in in_slices(samples, [] if notes is None else notes)])
+    parts = [_readings(part, step_ms) for part in in_slices(samples, [] if notes is None else notes)]
+    table = pa.concat_tables(parts, promote_options="default")  # a slice may lack no reading of a kind, and say so
     found = [one for rows in _rows_of_jobs(table) for one in _of_job(rows)]
     return sorted(found, key=lambda one: (one.found, one.job))
 
