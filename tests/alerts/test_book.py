@@ -147,8 +147,11 @@ def test_what_is_not_there_cannot_be_acknowledged(book: AlertBook) -> None:
 
 def test_a_file_that_is_no_book_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.sqlite").write_bytes(b"not a database, and long enough to be seen as none" * 40)
-    with pytest.raises(UllageError, match="can't be kept"):
+    with pytest.raises(UllageError, match=r"(?s)can't be kept: .*remove that file: alerts begin anew"):
         AlertBook(tmp_path / "a.sqlite")
+    (tmp_path / "b.sqlite").mkdir()
+    with pytest.raises(UllageError, match=r"(?s)can't be kept: .*see the disk and who may write"):
+        AlertBook(tmp_path / "b.sqlite")
 
 
 @pytest.mark.parametrize("seed", some(range(300), 4))

@@ -262,9 +262,9 @@ class AlertBook:
             finally:
                 connection.close()
         except (sqlite3.Error, OSError) as error:
-            raise UllageError(
-                f"the alerts in {harmless(str(self.file))} can't be kept: {error}", "see the disk and who may write"
-            ) from error
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+            hint = "remove that file: alerts begin anew, without silences" if damaged else "see the disk and who may write"
+            raise UllageError(f"the alerts in {harmless(str(self.file))} can't be kept: {error}", hint) from error
 
 
 def _write_down(connection: sqlite3.Connection, key: str, what: What, now: float, outlets: Sequence[str], problem: bytes) -> None:
