@@ -69,6 +69,33 @@ def problems_of_fleet(document: Mapping[str, Any], command: str = "") -> Iterato
         )
 
 
+def problems_of(fleet: Mapping[str, Any], watch: Mapping[str, Any], command: str = "") -> list[Problem]:
+    """Return the problems of a fleet's document and of one of `ullage watch`, each straggler once: with what the report says it has cost.
+
+    Both find stragglers by one rule: a report those of its whole window, a watch those of the last hour. One of the report that is over is
+    no problem any more.
+    """
+    watched = list(problems_of_watch(watch))
+    over = {number for number, one in enumerate(fleet.get("findings", ())) if one["kind"] == "straggler" and _is_over(one)}
+    found = [one for number, one in enumerate(problems_of_fleet(fleet, command)) if number not in over]
+    cost = [(now, next((one for one in found if _same_straggler(one, now)), None)) for now in watched]
+    merged = [now if one is None else msgspec.structs.replace(now, gpu_hours=one.gpu_hours, command=one.command) for now, one in cost]
+    known = {one.key for _, one in cost if one is not None}
+    return [*(one for one in found if one.key not in known), *merged]
+
+
+def _is_over(finding: Mapping[str, Any]) -> bool:
+    return any(fact["name"] == "until" and fact["value"] != TO_THE_END for fact in finding["evidence"])
+
+
+def _same_straggler(finding: Problem, now: Problem) -> bool:
+    """Return whether a finding and what is seen now are about the same device, or one of them about the host of the other."""
+    if (finding.kind, now.kind) != ("straggler", "straggler_now"):
+        return False
+    names = ("cluster", "job", *(["gpu"] if "gpu" in finding.where and "gpu" in now.where else ["host"]))
+    return all(finding.where.get(name) == now.where.get(name) for name in names)
+
+
 def problems_of_watch(document: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems that a document of `ullage watch` has: changes for the worse that go on, and stragglers."""
     for one in document.get("changes", ()):
@@ -106,6 +133,7 @@ def _straggler(one: Mapping[str, Any]) -> Problem:
 
 
 STRAGGLES = 1.3  # times as long as its peers, from which on nobody doubts it: no uneven sharding does no more work in so much more time
+TO_THE_END = "the last sample"  # until when one was slow that is so still
 STRAGGLER_ADVICE = {
     "clock": "look at its power and cooling: its clock is lower than that of the others; drain it until that is fixed",
     "busy": "compare it alone with another one (ullage bench drift), and look at its memory errors; drain it if it is slower",

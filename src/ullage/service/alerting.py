@@ -23,7 +23,7 @@ from ullage.alerts.outlets import (
     slack_body,
     webhook_body,
 )
-from ullage.alerts.problem import Problem, problems_of_fleet, problems_of_watch
+from ullage.alerts.problem import Problem, problems_of
 from ullage.alerts.profile_request import profile_request, request_lines, wants_profile
 from ullage.errors import UllageError, harmless, public
 from ullage.service.fix_measurement import Ask, FixMeasurement
@@ -130,7 +130,7 @@ class Alerting:
 
     def _problems(self) -> Iterator[Problem]:
         fleet = self._ask("fleet")
-        found = [*problems_of_fleet(fleet, str(fleet.get("command", ""))), *problems_of_watch(self._ask("watch"))]
+        found = problems_of(fleet, self._ask("watch"), str(fleet.get("command", "")))
         jobs = {_job_of(one) for one in found if wants_profile(one.kind, one.where)}
         self._devices = {job: self._devices[job] for job in jobs if job in self._devices}
         for job in sorted(jobs - set(self._devices))[:MOST_JOBS]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
-from ullage.alerts.problem import STRAGGLER_ADVICE, STRAGGLES
+from ullage.alerts.problem import STRAGGLER_ADVICE, STRAGGLES, TO_THE_END
 from ullage.findings.fleet.throttled import OPERATORS
 from ullage.findings.fleet_evidence import SIGN_COUNTERS, SIGNS, DeviceOfJob, FleetEvidence, JobEvidence, PlacedDevice, SeenStraggler, price
 from ullage.findings.kind import fleet_kind
@@ -16,7 +16,6 @@ from ullage.views.numbers import moment
 from ullage.views.view import Confidence, Fact, Finding
 
 OF_THE_HARDWARE = ("clock", "link")  # signs of what no program does
-TO_THE_END = "the last sample"
 
 
 @fleet_kind("straggler", "straggler", part="what the other GPUs of its job wait for it: load balance, or SM fill where they spin")
