@@ -16,7 +16,7 @@ from ullage.sums.grouping import collapse
 from ullage.sums.held import constant_of, same_everywhere
 from ullage.sums.job_courses import job_course_sums
 from ullage.sums.ledger import CODES, owner
-from ullage.sums.ordering import device_codes, pack
+from ullage.sums.ordering import device_codes, pack, whole
 from ullage.sums.spans import cut_at_spans, joined_spans, samples_in_spans
 from ullage.sums.windows import derive, merge
 
@@ -31,6 +31,13 @@ def words(*values):
 def test_the_whole_gpu_comes_before_its_instances():
     codes = device_codes(words("b", "a", "a", "a"), words(None, "2g", None, "1g"))
     assert np.argsort(codes).tolist() == [2, 3, 1, 0] and len(set(codes.tolist())) == 4
+
+
+def test_a_column_in_chunks_is_one_array_with_one_dictionary():
+    chunks = pa.chunked_array([words("a", "b"), words("c", "a", None)])
+    assert whole(chunks).to_pylist() == ["a", "b", "c", "a", None] and whole(chunks).dictionary.to_pylist() == ["a", "b", "c"]
+    assert whole(pa.chunked_array([[1], [2, None]])).to_pylist() == [1, 2, None]
+    assert whole(pa.chunked_array([], pa.int8())).type == pa.int8()
 
 
 def test_no_instance_is_the_same_whether_the_dictionary_or_the_index_says_so():
@@ -162,6 +169,7 @@ def test_samples_are_given_inside_of_spans_or_outside():
     spans = {"GPU-0": [(NOON - 10_000, NOON)]}
     found = [samples_in_spans(rows, spans, inside=inside).to_pyarrow()["span_ms"].to_pylist() for inside in (True, False)]
     assert [sorted(each) for each in found] == [[10_000, 30_000], [20_000, 30_000]]  # nothing is said of the other GPU
+    assert sorted(samples_in_spans(rows, spans).to_pyarrow()["span_ms"].to_pylist()) == sorted(found[0])
 
 
 def test_ofu_is_known_where_cycles_always_are():

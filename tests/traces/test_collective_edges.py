@@ -35,6 +35,11 @@ def test_a_single_collective_lasts_from_when_the_last_rank_comes() -> None:
         False,
         1,
     )
+    # rank 1 comes 100 ns late and leaves 1 µs late: it lasts as long as there, though it was shorter on the other
+    first, second = ([replace(d, members=2, bytes=4096) for d in done] for done in late_by(100))
+    second = [replace(d, end=d.end + 1000) for d in second]
+    run, matched = run_of(rank(0, first, clock="utc", host="n"), rank(1, second, clock="utc", host="n"))
+    assert [row.time for row in moved(run.captures, matched)] == [MS + 1000]
 
 
 def test_collectives_of_named_groups_need_no_word_on_streams() -> None:
@@ -69,11 +74,11 @@ def test_what_contradicts_is_counted_and_the_rest_is_matched() -> None:
 
 
 def test_notes_say_how_well_clocks_agree_and_how_much_could_be_matched() -> None:
-    # clocks 5 s apart, whose ends differ by 0, 0, 0, 0 and 2.4 µs
+    # clocks 5 s apart, whose ends differ by 0, 0, 0, 0 and 9.996 µs
     first, second = late_by(*[MS] * 5)
-    second[4] = replace(second[4], end=second[4].end + 2_400)
+    second[4] = replace(second[4], end=second[4].end + 9_996)
     run, matched = run_of(rank(0, first), rank(1, second, 5_000_000_000))
-    assert "clocks were aligned by the ends of collectives: residual 0 µs (median), 2.4 µs (most)" in transfer_notes(run, matched)
+    assert "clocks were aligned by the ends of collectives: residual 0 µs (median), 10 µs (most)" in transfer_notes(run, matched)
     # of 5 collectives of 2 ms on the first rank, 3 are known to the second: 60 % of its time
     first, second = late_by(*[MS] * 5)
     run, matched = run_of(rank(0, first, clock="utc", host="n"), rank(1, second[:3], clock="utc", host="n"))

@@ -64,6 +64,7 @@ def test_gradients_of_what_was_not_recorded_are_nobody_s_and_a_thread_without_an
     rows = (
         row(0, 90, "backward", thread=0, sequence=3),
         row(0, 90, "backward", thread=1, sequence=4),
+        row(0, 90, "backward", thread=3, sequence=9),
         row(200, 210, "forward", thread=5, sequence=4),
     )
     gradients = Gradients(capture(call(0, 1000), *rows).host)
