@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.fleet.servers import say, scripted
@@ -22,7 +26,7 @@ from ullage.service.logs import ServiceLog
 from ullage.service.settings import ServiceSettings
 from ullage.service.start import running_service
 from ullage.store.bucket import REPLACED, YOUNG_MS
-from ullage.store.manifest import NAME, ChangedMeanwhileError
+from ullage.store.manifest import NAME, ChangedMeanwhileError, Manifest
 from ullage.store.store import Store
 from ullage.tables import Flag
 
@@ -284,6 +288,32 @@ def test_a_server_that_refuses_is_one_clear_error(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(UllageError, match=said) as refused:
             Store.open(URL)
     assert URL in str(refused.value) and "hidden" not in str(refused.value) and "\x1b" not in str(refused.value)
+
+
+@pytest.mark.parametrize("fault", ["answers with 500", "hangs up"])
+def test_a_server_that_fails_now_and_then_is_asked_again(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    pytest.importorskip("obstore")
+    asked: Counter[str] = Counter()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked[handler.path] += 1
+        if asked[handler.path] < 3:
+            if fault == "hangs up":
+                handler.connection.shutdown(socket.SHUT_RDWR)
+            else:
+                say(handler, "<Error/>", 500)
+        elif "list-type=2" in handler.path:
+            say(handler, "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>")
+        elif handler.path.endswith(NAME):
+            say(handler, msgspec.json.encode(Manifest()), ETag='"1"', Last_Modified="Thu, 26 Nov 2026 10:00:00 GMT")
+        else:
+            say(handler, "<Error/>", 404)
+
+    with scripted(answer) as url:
+        for name, value in {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s", "REGION": "r"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        assert Store.open(URL).manifest() == Manifest()
+    assert min(asked.values()) == 3
 
 
 # --- a server that speaks S3 ---
