@@ -213,6 +213,7 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_server: ("http://prometheus:9090", "http://prometheus:9090"),
     read_metric_names: (("sm_clock=my_sm_clock_hertz",), {"sm_clock": "my_sm_clock_hertz"}),
     read_engine: ("sc://spark:15002", "sc://spark:15002"),
+    traces.read_spark: ("spark://head:7077", "spark://head:7077"),
     read_address: ("9400", ("127.0.0.1", 9400)),
     int: ("3", 3),
     float: ("0.5", 0.5),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from ullage.memory import give_back
 from ullage.named import found, ranks
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
+from ullage.store.spark_tasks import on_spark
 from ullage.sums.lanes.collectives.matching import match
 from ullage.sums.lanes.common import beyond, beyond_region, with_common
 from ullage.sums.lanes.gather import gather
@@ -40,7 +42,7 @@ class ProfileRequest:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
     `workers` processes at most. `tables` are of the time in which all ranks were recorded, for which files of unequal times are read
     twice, or of all that was `recorded`; in a `region` alone if one is asked for. `replay` keeps the calls and operations of each, so that
-    the run can be replayed."""
+    the run can be replayed. With an `engine`, the address of a Spark, each file is a task there."""
 
     window: TraceWindow = field(default_factory=TraceWindow)
     ranks: dict[str, int] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class ProfileRequest:
     tables: Tables = "common"
     replay: bool = False
     region: str | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,9 @@ def _tasks(files: list[File], asked: ProfileRequest) -> list[_Task]:
 
 
 def _read_all(tasks: list[_Task], asked: ProfileRequest, how: str = "") -> list[_Result]:
-    """Return what files come to, in their order: read side by side where that is worth it."""
+    """Return what files come to, in their order: read side by side where that is worth it, or by Spark where one is asked for."""
+    if asked.engine is not None:
+        return on_spark(_read_elsewhere, [(Path.cwd(), _told(task, progress=_silent)) for task in tasks], asked.engine)
     workers = min(asked.workers or os.cpu_count() or 1, len(tasks))
     size = sum(_size(task.path) for task in tasks)
     if workers > 1 and (asked.workers or size >= WORTH_PROCESSES):
@@ -284,6 +289,13 @@ def read_one(task: _Task) -> _Result:
         raise
     except OSError as error:
         return None, problems, UllageError(f"{harmless(str(path))} can't be read: {error.strerror or error}")
+
+
+def _read_elsewhere(given: tuple[Path, _Task]) -> _Result:
+    """Do the same on another machine, where a relative name is looked for in the folder that it was given in."""
+    folder, task = given
+    with nullcontext() if task.path.is_absolute() else chdir(folder):
+        return read_one(task)
 
 
 def _rename(recording: Recording, rank: int) -> None:

@@ -165,6 +165,7 @@ def read_trace(
     strict: bool = False,
     limit: int = 64 * 2**30,
     workers: int | None = None,
+    engine: str | None = None,
     host: Host = "busiest",
     tables: Tables = "common",
     what_if: bool = False,
@@ -173,15 +174,16 @@ def read_trace(
     """Return one run from its trace files: a file, a folder or a glob of them (a file a rank), or several.
 
     `window` is "first-last", "steps" or "A:B" seconds; `ranks` gives ranks by file name to files that don't tell; `strict`
-    refuses damaged files; `limit` is the most bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes
-    a process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
+    refuses damaged files; `limit` is the most bytes that a file may unpack to; `workers` how many files are read side by side;
+    `engine` is the Spark that reads each file as a task ("spark://HOST:PORT", "sc://HOST:PORT"; None: this machine does); `host` makes a
+    process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
     (files of unequal times are read twice) or of all that was "recorded"; `what_if` makes the report replay the run with other durations.
     Raises UllageError for what the user can fix.
     """
     from ullage.asking.traces import TraceReading
     from ullage.profiles import profile
 
-    reading = TraceReading(window=window, strict=strict, limit=limit, workers=workers, host=host)
+    reading = TraceReading(window=window, strict=strict, limit=limit, workers=workers, engine=engine, host=host)
     asked = reading.profile_request(progress or (lambda _: None), ranks=dict(ranks or {}), tables=tables, replay=what_if)
     places = [files] if isinstance(files, str | Path) else list(files)
     read = profile([str(place) for place in places], asked)

@@ -164,7 +164,8 @@ def connect():
     words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     command = [home / "bin" / "spark-submit", "--master", "local-cluster[2,1,512]", "--class", server, *words, "spark-internal"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             try:

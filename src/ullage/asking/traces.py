@@ -24,6 +24,15 @@ def read_gibibytes(text: str, flag: str, now: float) -> int:  # noqa: ARG001 - a
     return round(_above_zero(text, flag) * GIB)
 
 
+def read_spark(text: str, flag: str, now: float) -> str:  # noqa: ARG001 - a TextReader
+    """Read where a Spark is."""
+    from ullage.store.spark_session import spark_address
+
+    if spark_address(text) is None:
+        raise WrongQuestionError(f"{flag} names a Spark, not '{harmless(text, 60)}'")
+    return text
+
+
 def read_gigabytes_a_second(text: str, flag: str, now: float) -> float:  # noqa: ARG001 - a TextReader
     """Read a rate in GB/s, in B/s."""
     return _above_zero(text, flag) * 1e9
@@ -55,6 +64,14 @@ class TraceReading(TreeScope):
     host: Literal["busiest", "union"] = asked("Threads of a process' host lane.", "busiest", minor=True)
     limit: int = asked("Most GiB a file may unpack to.", 64 * GIB, read=read_gibibytes, metavar="GIB", shown="64", minor=True)
     workers: int | None = asked("Read N files side by side.", metavar="N", least=1, shown="as many as CPUs", minor=True)
+    engine: str | None = asked(
+        "Read each file as a task of a Spark at spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.",
+        metavar="ENGINE",
+        read=read_spark,
+        shown="this machine",
+        minor=True,
+        local=True,
+    )
     strict: bool = asked("Refuse damaged files instead of using their good part.", False, minor=True)
 
     def profile_request(self, progress: Progress, **more: Any) -> ProfileRequest:
@@ -64,7 +81,9 @@ class TraceReading(TreeScope):
         from ullage.traces.trace import TraceOptions
 
         options = TraceOptions(strict=self.strict, limit=self.limit, progress=progress)
-        request = ProfileRequest(parse(self.window), options=options, workers=self.workers, host=self.host, region=self.region)
+        request = ProfileRequest(
+            parse(self.window), options=options, workers=self.workers, host=self.host, region=self.region, engine=self.engine
+        )
         return replace(request, **more)
 
     def run_report(self, files: Sequence[str], progress: Progress, request: TraceRequest | None = None, **more: Any) -> TraceReport:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -155,6 +156,8 @@ def _classic(address: SparkAddress) -> Any:
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:  # what Python, the gateway or Spark itself raised
             raise _not_started(address, said, error) from error
+    if address.kind == "local" and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # the workers' Python is this one, which has Ullage
     if address.master.startswith("local["):
         return SparkSession(context)
     if not _has_executors(context):
