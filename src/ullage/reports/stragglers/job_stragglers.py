@@ -18,7 +18,7 @@ from ullage.reports.stragglers.seen_stragglers import seen_stragglers
 from ullage.units import HOUR_MS
 
 MARGIN = 4.0  # times what differs: a mean shows at least four fifths of what is waited
-WAITS = 0.8  # of engine activity: who waits is busy for more than 0.9 of the time, and all rest in pauses
+WAITS = 0.85  # of engine activity: who waits is busy for more than 0.9 of the time, and all rest in pauses
 MOST_READINGS = 500_000  # that are looked at one by one: of more, means over minutes are
 STEP_MS = 60_000
 
