@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.conftest import T0
@@ -44,7 +45,7 @@ from ullage.views.html import html
 from ullage.views.markdown import markdown
 from ullage.views.notebook import notebook
 from ullage.views.text import text
-from ullage.views.view import Finding, FindingPlace, Headline, View
+from ullage.views.view import Column, Finding, FindingPlace, Headline, Section, Table, View
 
 
 def load(name: str) -> ModuleType:
@@ -232,6 +233,19 @@ def test_every_form_shows_the_same_seven_and_counts_the_rest() -> None:
         assert [n for n in range(MOST + 2) if f"job 4{n} " in form.replace("\\", "")] == [*range(2, MOST + 2)]
         rest = "--json has them all" if form in (forms[0], forms[2]) else "the JSON form has them all"  # no option for who reads a page
         assert f"… 2 more; {rest}" in form.replace("\\", "") and "\x1b" not in form and "<ob>" not in (form if form is not forms[0] else "")
+
+
+def test_all_findings_are_a_table_for_what_reads_tables() -> None:
+    found = of(*(job(device(n, idle=1.0 + n / 8), job=f"4{n}", user="=b<ob>\x1b[31m") for n in range(MOST + 2)))
+    sections = [Section("groups", "Groups", [Table("groups", [Column("job")], [["40"]])])]
+    made = View("fleet", "Fleet report", Headline("OFU 20 %"), sections=sections, findings=found)
+    assert [*made.tables] == ["groups", "findings"] and [*replace(made, findings=()).tables] == ["groups"]
+    table = pa.table(made.tables["findings"])
+    assert table["job"].to_pylist() == [f"4{n}" for n in reversed(range(MOST + 2))] and "mig" not in table.column_names
+    assert table["GPU-hours"].to_pylist() == [one.gpu_hours for one in found] and table["kind"].to_pylist() == ["held_idle"] * (MOST + 2)
+    written = html(made.alone("findings"))
+    assert written.count("<tr>") == MOST + 3 and "<ob>" not in written and "\x1b" not in written
+    assert "\x1b" not in str(made.tables["findings"])
 
 
 def test_json_has_the_keys_of_a_finding() -> None:

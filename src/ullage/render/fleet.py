@@ -234,7 +234,7 @@ def _findings(report: FleetReport) -> Iterator[Table]:
         for finding in report.doubtful_series
     ]
     columns = [Column("GPU"), Column("host"), Column("verdict"), Column("in OFU"), Column("GPU-hours", GPU_HOURS), Column("evidence")]
-    yield Table("findings", columns, rows, chosen=chosen, page=FINDINGS, elsewhere="--json has them all")
+    yield Table("doubtful_series", columns, rows, chosen=chosen, page=FINDINGS, elsewhere="--json has them all")
 
 
 def _agreement(found: Agreement | None) -> Iterator[Section]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.views.notation import GPU_HOURS
-from ullage.views.view import Fact, Finding, FindingPlace, Item, ItemList, Paragraph, Part, Section, View
+from ullage.views.notation import COUNT, GPU_HOURS, WORDS
+from ullage.views.view import Column, Fact, Finding, FindingPlace, Item, ItemList, Paragraph, Part, Section, Table, Value, View
 
 MOST = 7  # that an answer shows; the others are counted
 
@@ -58,6 +58,30 @@ def _worth(finding: Finding) -> str:
 
 def _evidence(fact: Fact) -> str:
     return " ".join(filter(None, [fact.name, fact.notation.words(fact.value), fact.note]))
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """Return findings as a table, a row each, for whatever reads tables; it has the parts of a place that any of them names."""
+    terms = findings[0].terms
+    places = [name for name in vars(FindingPlace()) if any(getattr(one.where, name) is not None for one in findings)]
+    columns = [
+        Column("kind"),
+        *(Column(name, COUNT if name in ("index", "gpus") else WORDS) for name in places),
+        Column("owner"),
+        Column("GPU-hours", GPU_HOURS),
+        Column("a week, GPU-hours", GPU_HOURS),
+        Column(terms.heading_with_price("worth"), terms.amounts, key="money"),
+        Column("confidence"),
+        Column("evidence"),
+        Column("advice", wraps=True),
+    ]
+    rows = [[one.kind, *(getattr(one.where, name) for name in places), *_table_facts(one)] for one in findings]
+    return Table("findings", columns, rows, "What to do first")
+
+
+def _table_facts(finding: Finding) -> list[Value]:
+    evidence = ", ".join(map(_evidence, finding.evidence))
+    return [finding.owner, finding.gpu_hours, finding.weekly_gpu_hours, finding.money, finding.confidence, evidence, finding.advice]
 
 
 _HOW = (

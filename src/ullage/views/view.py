@@ -323,11 +323,16 @@ class View:
 
         table = chosen_table(self, name)
         whole = replace(table, brief=len(table.rows), page=len(table.rows), chosen=None, drawn=False, detail=False, elsewhere="")
-        section = next(section for section in self.sections if any(part is table for part in section.parts))
+        apart = Section(name, table.title, ())  # findings are a list in their section
+        section = next((section for section in self.sections if any(part is table for part in section.parts)), apart)
         return replace(self, sections=[replace(section, parts=[whole], detail=False)], facts=(), findings=(), lede=())
 
     def __post_init__(self) -> None:
         found = [part for section in self.sections for part in section.parts if isinstance(part, Table)]
+        if self.findings:
+            from ullage.views.findings import findings_table
+
+            found.append(findings_table(self.findings))
         object.__setattr__(self, "tables", {table.name: table for table in found})
 
 
