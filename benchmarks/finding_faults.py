@@ -1,4 +1,4 @@
-"""Precision and recall of a fleet's findings, by kind: python benchmarks/finding_faults.py [seeds] [--near] [--list].
+"""Precision and recall of a fleet's findings, by kind: python benchmarks/finding_faults.py [seeds [the first one]] [--near] [--list].
 
 Each seed is two simulated fleets: one with everything planted that has a finding, where it finds a place, and a healthy one, in which every
 finding is false (but for free time, of which the draw itself may leave a twentieth). With `--near` faults are planted a little beyond and a
@@ -414,8 +414,9 @@ def main() -> None:
     """Print precision and recall by kind, and how many findings healthy fleets have."""
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     seeds, begun, score = int(words[0]) if words else SEEDS, time.perf_counter(), FindingScore()
+    first = int(words[1]) if len(words) > 1 else 0
     if "--near" in sys.argv:
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             add_near_fleet(score, seed)
         print(f"{seeds} seeds, planted {BESIDE:.0%} beyond and before each threshold, {time.perf_counter() - begun:.0f} s\n")
         print(f"{'kind':22} {'beyond':>7} {'found':>6} {'before':>7} {'found':>6}")
@@ -424,7 +425,7 @@ def main() -> None:
         if "--list" in sys.argv:
             print("\n".join(f"seed {seed}: {what} {where}" for seed, what, where in score.wrong))
         return
-    for seed in range(seeds):
+    for seed in range(first, first + seeds):
         add_fleets(score, seed)
     print(f"{seeds} seeds, {2 * seeds} fleets of {GPUS} GPUs and {HOURS:g} hours, {time.perf_counter() - begun:.0f} s\n")
     print(f"{'kind':22} {'due':>5} {'found':>6} {'recall':>7} {'false':>6} {'precision':>10} {'in healthy fleets':>18}")
