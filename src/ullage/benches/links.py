@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
@@ -81,8 +82,7 @@ def both_ways(torch: Any, size: int, data: Data) -> Prepared:
 
 def all_reduce(torch: Any, size: int, data: Data) -> Prepared:
     """Return NCCL's sum of an array of `size` bytes on each of the two GPUs, left on both."""
-    from torch.cuda import nccl
-
+    nccl = import_module("torch.cuda.nccl")
     sources = [_numbers(torch, size // 4, data, place) for place in pair(torch)]
     targets = [torch.full((size // 4,), float("nan"), device=source.device) for source in sources]
 
