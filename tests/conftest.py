@@ -7,6 +7,8 @@ import gc
 import itertools
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,22 @@ def pytest_collection() -> Generator[None, object, object]:
         atexit.register(gc.unfreeze)  # native libraries complain about what is left at the end
         gc.set_threshold(50_000, 20, 100)
         gc.enable()
+
+
+OWN_PROCESS = "ULLAGE_TEST_IN_ITS_OWN_PROCESS"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that asks for a process of its own in one, which asks for no other."""
+    if pyfuncitem.get_closest_marker("own_process") is None or OWN_PROCESS in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    done = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env={**os.environ, OWN_PROCESS: "1"}, capture_output=True, text=True)
+    if "1 skipped" in done.stdout:
+        pytest.skip(next((line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), "skipped"))
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
+    return True
 
 
 T0 = 1_786_320_000_000  # 2026-08-10T00:00:00Z

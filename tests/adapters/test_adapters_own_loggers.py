@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'ulla
 
 from ullage.trainlogs.log import read_log
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.own_process]  # trackers read their settings once in a process
 TRACKERS = ["tensorboard", "wandb", "mlflow", "trackio"]
 
 

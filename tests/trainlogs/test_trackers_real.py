@@ -94,6 +94,7 @@ def test_scalars_are_those_that_tensorboard_reads(tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.own_process
 def test_wandb_without_a_network(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     wandb = pytest.importorskip("wandb", reason=f"wandb {WITHOUT}")
@@ -113,6 +114,7 @@ def _log_to_mlflow(mlflow: Any, uri: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.own_process
 def test_mlflows_files(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow", reason=f"mlflow {WITHOUT}")
@@ -121,6 +123,7 @@ def test_mlflows_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
+@pytest.mark.own_process
 def test_mlflows_database(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason=f"mlflow {WITHOUT}")
     pytest.importorskip("sqlalchemy", reason=f"sqlalchemy, which MLflow's database needs, {WITHOUT}")
@@ -129,6 +132,7 @@ def test_mlflows_database(tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.own_process
 def test_trackio(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
     trackio = pytest.importorskip("trackio", reason=f"trackio {WITHOUT}")
