@@ -29,7 +29,7 @@ def read_spark(text: str, flag: str, now: float) -> str:  # noqa: ARG001 - a Tex
     from ullage.store.spark_session import spark_address
 
     if spark_address(text) is None:
-        raise WrongQuestionError(f"{flag} names a Spark, not '{harmless(text, 60)}'")
+        raise WrongQuestionError(f"{flag} '{harmless(text, 60)}' is no address of a Spark", "write spark://HOST:PORT or sc://HOST:PORT")
     return text
 
 

@@ -112,5 +112,5 @@ def serve(settings: Any, moving: Any = None) -> None:
     ended = running.close()
     log("ended")
     if ended:
-        atexit._run_exitfuncs()  # folders of a while are removed
-    os._exit(ANSWERED)  # a question that nobody waits for keeps no process, and a thread that leaves the engine meanwhile does not abort it
+        atexit._run_exitfuncs()  # temporary folders are removed
+    os._exit(ANSWERED)  # not by the interpreter: it waits for questions that nobody waits for, and aborts where a thread leaves the engine

@@ -94,8 +94,8 @@ class BucketFolder(StoreFolder):
         path = self.cache / name
         if not path.exists():
             with _refused(self.place(name)):
-                content = bytes(self.objects.get(name).bytes())
-            _keep(path, content)
+                found = self.objects.get(name)
+                write_whole(path.parent, path.name, lambda file: file.writelines(found))  # a piece at a time: parts are large
         return path
 
     def fetch(self, names: Iterable[str]) -> None:

@@ -53,7 +53,7 @@ def unequal(devices: Sequence[DeviceOfJob]) -> float:
     models: dict[str | None, list[DeviceOfJob]] = {}
     for one in devices:
         models.setdefault(one.model, []).append(one)
-    return max((_farthest([*map(sign, alike)], least) for alike in models.values() for sign, least in SIGNS), default=0.0)
+    return max((_farthest([*map(sign, alike)], least) for alike in models.values() for sign, least in COMPARED_MEANS), default=0.0)
 
 
 def _clock(one: DeviceOfJob) -> float | None:
@@ -68,7 +68,7 @@ def _engine(one: DeviceOfJob) -> float | None:
     return one.engine
 
 
-SIGNS = ((_clock, 0.0), (_busy, 0.0), (_engine, WAITS))  # with what the others show at least, where it is one
+COMPARED_MEANS = ((_clock, 0.0), (_busy, 0.0), (_engine, WAITS))  # with what the others show at least, where it is one
 
 
 def _farthest(values: Sequence[float | None], least: float) -> float:
